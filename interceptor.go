@@ -1,0 +1,143 @@
+package retrybudget
+
+import (
+	"fmt"
+	"iter"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+)
+
+// Mode is what a [Retrier] does with retries, for the whole of it.
+type Mode uint8
+
+// The modes.
+const (
+	// Enforce retries within the budget. The default.
+	Enforce Mode = iota
+	// Observe lets every retry through that the budget would refuse and only
+	// reports the refusal: for measuring what Enforce would do.
+	Observe
+	// Off sends one attempt per call and returns its error as it is. Deadlines
+	// of policies still apply, and successes still fund the budgets.
+	Off
+)
+
+// Retrier retries failed calls under budgets. One Retrier serves many client
+// connections; unary calls and streams on all of them share its budgets, keyed
+// by target string and method. It is safe for concurrent use, starts no
+// goroutine and needs no closing.
+//
+// Make one with [New]; the zero value is not usable.
+type Retrier struct {
+	config atomic.Pointer[config]
+	keys   *table[*key]
+	budget BudgetFactory
+	start  time.Time // what latency estimates count from
+	// factoryFailed: a failure of budget was reported.
+	factoryFailed atomic.Bool
+}
+
+// New returns a Retrier with the given options, or an error that lists every
+// invalid one by option, field and value. Without options it retries UNAVAILABLE
+// and the like up to twice, within a budget of a tenth of each method's
+// successful calls.
+func New(opts ...Option) (*Retrier, error) {
+	b, err := build(opts)
+	if err != nil {
+		return nil, err
+	}
+	// Asked here, a factory shows its errors before the first call, and names
+	// that find no room later have a budget to share.
+	common, err := b.budget("", "")
+	if err == nil && common == nil {
+		err = errNilBudget
+	}
+	if err != nil {
+		return nil, fmt.Errorf("retrybudget: WithBudget: %w", err)
+	}
+	r := &Retrier{
+		keys:   newTable(b.maxKeys, keyHoldsNoLess),
+		budget: b.budget,
+		start:  time.Now(),
+	}
+	r.keys.overflow(&key{budget: common, common: true})
+	r.keys.common.Load().used.Store(0) // nobody uses it yet
+	r.config.Store(&b.cfg)
+	return r, nil
+}
+
+// DialOptions returns the dial options that put the Retrier on a connection:
+// its interceptors, chained in this place, and grpc.WithDisableRetry, so that a
+// service config's native retryPolicy does not multiply the attempts.
+// Interceptors given to grpc.NewClient before these options see calls, those
+// given after them see attempts.
+func (r *Retrier) DialOptions() []grpc.DialOption {
+	return []grpc.DialOption{
+		grpc.WithChainUnaryInterceptor(r.unary(false)),
+		grpc.WithDisableRetry(),
+	}
+}
+
+// UnaryClientInterceptor returns the interceptor for unary calls, for use as a
+// plain dial option or in a chain of the application's own. Other than
+// [Retrier.DialOptions] it leaves grpc-go's native retries as they are; a native
+// retry policy on a method is reported to the [Observer] once.
+func (r *Retrier) UnaryClientInterceptor() grpc.UnaryClientInterceptor {
+	return r.unary(true)
+}
+
+// UnaryClientInterceptor is [New] and [Retrier.UnaryClientInterceptor] in one.
+// It panics on invalid options, as regexp.MustCompile does. Interceptors made by
+// two calls share no budget; use one Retrier where they should.
+func UnaryClientInterceptor(opts ...Option) grpc.UnaryClientInterceptor {
+	r, err := New(opts...)
+	if err != nil {
+		panic(err)
+	}
+	return r.UnaryClientInterceptor()
+}
+
+// SetMode switches the mode for calls that start from now on. It returns an
+// error for a value that is none of the modes.
+func (r *Retrier) SetMode(m Mode) error {
+	if m > Off {
+		return fmt.Errorf("retrybudget: SetMode %d is not a known mode", m)
+	}
+	for {
+		old := r.config.Load()
+		if r.config.CompareAndSwap(old, old.withMode(m)) {
+			return nil
+		}
+	}
+}
+
+// BudgetInfo is the state of one budget key.
+type BudgetInfo struct {
+	// Target and Method are the key; both are empty for the budget that all
+	// names without room in the key table share.
+	Target, Method string
+	// Tokens is what retries could take now, Capacity the most there can be.
+	Tokens, Capacity float64
+}
+
+// Budgets iterates over the keys seen so far, in no order. Budgets of the
+// application's own that do not implement [LevelReporter] are left out; a budget
+// that several keys share appears under each of them.
+func (r *Retrier) Budgets() iter.Seq[BudgetInfo] {
+	return func(yield func(BudgetInfo) bool) {
+		show := func(n *node[*key]) bool {
+			tokens, capacity, ok := levelOf(n.value.budget)
+			return !ok || yield(BudgetInfo{n.target, n.name, tokens, capacity})
+		}
+		more := true
+		r.keys.each(func(n *node[*key]) bool {
+			more = show(n)
+			return more
+		})
+		if common := r.keys.common.Load(); more && common.used.Load() > 0 {
+			show(common)
+		}
+	}
+}

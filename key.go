@@ -1,0 +1,78 @@
+package retrybudget
+
+import "sync/atomic"
+
+// key is what the calls of one method to one target share.
+type key struct {
+	budget  Budget
+	latency latency
+	// settings caches the policy of the method, for the configuration it names.
+	settings atomic.Pointer[settings]
+	declared atomic.Uint32 // what the method's descriptor says: see lookUp
+	warned   atomic.Bool   // a native retry policy was reported
+	// common is true for the one key of all names without room: nothing that
+	// belongs to a single method is kept in it.
+	common bool
+}
+
+// The states of key.declared.
+const (
+	notLookedUp uint32 = iota
+	notDeclared
+	declaredByProto
+)
+
+// policy returns the settings of method under cfg.
+func (k *key) policy(cfg *config, method string) *settings {
+	if s := k.settings.Load(); s != nil && s.cfg == cfg {
+		return s
+	}
+	v := cfg.policy(method)
+	s := v.plain
+	if k.lookUp(method) {
+		s = v.declared
+	}
+	if !k.common {
+		k.settings.Store(s)
+	}
+	return s
+}
+
+// lookUp reports whether the method's descriptor declares it idempotent. It is
+// asked once per method: descriptors do not change while a program runs.
+func (k *key) lookUp(method string) bool {
+	if k.common {
+		return declaredIdempotent(method)
+	}
+	state := k.declared.Load()
+	if state == notLookedUp {
+		state = notDeclared
+		if declaredIdempotent(method) {
+			state = declaredByProto
+		}
+		k.declared.Store(state)
+	}
+	return state == declaredByProto
+}
+
+// keyHoldsNoLess applies holdsNoLess to the budgets of keys.
+func keyHoldsNoLess(old, fresh *key) bool { return holdsNoLess(old.budget, fresh.budget) }
+
+// keyOf returns the state of (target, method), made on first use. A factory that
+// fails leaves the name to the common key; the first such failure is reported.
+func (r *Retrier) keyOf(cfg *config, target, method string) *key {
+	if n := r.keys.get(target, method); n != nil {
+		return n.value
+	}
+	budget, err := r.budget(target, method)
+	if err == nil && budget == nil {
+		err = errNilBudget
+	}
+	if err != nil {
+		if cfg.observer != nil && r.factoryFailed.CompareAndSwap(false, true) {
+			cfg.observer.Warned(WarningEvent{Target: target, Method: method, Text: "no budget could be made, the common one is used: " + err.Error()})
+		}
+		return r.keys.overflow(nil).value
+	}
+	return r.keys.add(target, method, &key{budget: budget}).value
+}

@@ -1,0 +1,58 @@
+package retrybudget
+
+import (
+	"context"
+	"strings"
+
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/logging"
+)
+
+// NewLoggingObserver returns an [Observer] that writes to a logger of
+// go-grpc-middleware's kind, so that the adapters its users have already (slog,
+// zap, logr, …) serve here too. Retries are logged at debug level, refusals by
+// budget, pushback and attempts at warning level, those because the caller gave
+// up at info level, warnings at warning level; ended calls are not logged.
+//
+// A line carries method, target, attempt, code, reason and wait: never error
+// texts, messages, metadata or payloads.
+func NewLoggingObserver(logger logging.Logger) Observer { return loggingObserver{logger: logger} }
+
+type loggingObserver struct {
+	NopObserver
+	logger logging.Logger
+}
+
+func (l loggingObserver) RetrySent(e RetryEvent) {
+	l.logger.Log(e.Call.Context, logging.LevelDebug, "retry sent", append(callFields(e.Call, e.Cause),
+		"retrybudget.wait", e.Wait, "retrybudget.from_guidance", e.FromGuidance)...)
+}
+
+func (l loggingObserver) RetryRefused(e RefusalEvent) {
+	level, text := logging.LevelWarn, "retry refused"
+	switch {
+	case e.Observed:
+		text = "retry would be refused"
+	case e.Reason == ReasonCanceled || e.Reason == ReasonDeadline || e.Reason == ReasonClosed:
+		level = logging.LevelInfo
+	}
+	l.logger.Log(e.Call.Context, level, text, append(callFields(e.Call, e.Cause), "retrybudget.reason", e.Reason.String())...)
+}
+
+func (l loggingObserver) Warned(e WarningEvent) {
+	l.logger.Log(context.Background(), logging.LevelWarn, e.Text,
+		append(methodFields(e.Method), "retrybudget.target", e.Target)...)
+}
+
+// methodFields names a method as go-grpc-middleware's own log lines do.
+func methodFields(method string) []any {
+	service, name, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
+	return []any{logging.ServiceFieldKey, service, logging.MethodFieldKey, name}
+}
+
+func callFields(c CallInfo, cause AttemptRecord) []any {
+	return append(methodFields(c.Method),
+		"retrybudget.target", c.Target,
+		"retrybudget.attempt", c.Attempt,
+		"grpc.code", cause.Code.String(),
+	)
+}

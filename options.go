@@ -1,0 +1,249 @@
+package retrybudget
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// defaultMaxServerDelay is the longest wait a server may ask for.
+const defaultMaxServerDelay = 30 * time.Second
+
+// config is everything that New was told. A Retrier swaps it as a whole, so a
+// call sees one configuration from its start to its end.
+type config struct {
+	mode           Mode
+	fallback       variants
+	methods        map[string]variants
+	classifier     Classifier
+	success        func(CallInfo, error) bool
+	observer       Observer // nil when there is none
+	attemptHeader  string
+	maxServerDelay time.Duration
+}
+
+// variants are the settings of one policy for methods whose descriptor declares
+// them idempotent, and for all others.
+type variants struct{ plain, declared *settings }
+
+// policy returns the settings of a method: exact name, service, default.
+func (c *config) policy(method string) variants {
+	if v, ok := c.methods[method]; ok {
+		return v
+	}
+	if i := strings.LastIndexByte(method, '/'); i > 0 {
+		if v, ok := c.methods[method[:i+1]]; ok {
+			return v
+		}
+	}
+	return c.fallback
+}
+
+// withMode returns a copy of c in mode m. Settings name the configuration they
+// belong to, so they are copied with it.
+func (c *config) withMode(m Mode) *config {
+	next := *c
+	next.mode = m
+	move := func(v variants) variants {
+		plain, declared := *v.plain, *v.declared
+		plain.cfg, declared.cfg = &next, &next
+		return variants{&plain, &declared}
+	}
+	next.fallback = move(c.fallback)
+	next.methods = make(map[string]variants, len(c.methods))
+	for name, v := range c.methods {
+		next.methods[name] = move(v)
+	}
+	return &next
+}
+
+// Option configures a [Retrier] at construction.
+type Option interface {
+	apply(b *builder)
+}
+
+type optionFunc func(*builder)
+
+func (f optionFunc) apply(b *builder) { f(b) }
+
+// builder collects the options of one New and what is wrong with them.
+type builder struct {
+	cfg                 config
+	policy              Policy
+	methods             map[string]Policy
+	budget              BudgetFactory
+	maxKeys             int
+	strict              bool
+	strictNonIdempotent bool
+	errs                []error
+}
+
+func (b *builder) fail(err error) { b.errs = append(b.errs, err) }
+
+// build applies the options and returns the builder with its configuration
+// complete, or every error found.
+func build(opts []Option) (*builder, error) {
+	b := &builder{
+		cfg:     config{attemptHeader: attemptHeader, maxServerDelay: defaultMaxServerDelay},
+		methods: map[string]Policy{},
+		budget:  PerMethod(TokenBucketConfig{}),
+		maxKeys: defaultMaxKeys,
+	}
+	for i, o := range opts {
+		if o == nil {
+			b.fail(fmt.Errorf("retrybudget: option %d is nil", i))
+			continue
+		}
+		o.apply(b)
+	}
+	b.cfg.fallback = b.compile("WithPolicy", b.policy)
+	b.cfg.methods = make(map[string]variants, len(b.methods))
+	for name, p := range b.methods {
+		b.cfg.methods[name] = b.compile("WithMethodPolicy "+name+": Policy", p)
+	}
+	if b.cfg.mode > Off {
+		b.fail(fmt.Errorf("retrybudget: WithMode %d is not a known mode", b.cfg.mode))
+	}
+	return b, errors.Join(b.errs...)
+}
+
+// compile returns both variants of a policy's settings.
+func (b *builder) compile(field string, p Policy) variants {
+	s, err := p.compile(field)
+	if err != nil {
+		b.fail(err)
+	}
+	s.cfg, s.strict, s.strictNonIdempotent = &b.cfg, b.strict, b.strictNonIdempotent
+	plain, declared := s, s
+	declared.declared = true
+	plain.resolve()
+	declared.resolve()
+	return variants{&plain, &declared}
+}
+
+// WithPolicy sets the policy of methods that no [WithMethodPolicy] names. The
+// default is the zero [Policy].
+func WithPolicy(p Policy) Option {
+	return optionFunc(func(b *builder) { b.policy = p })
+}
+
+// WithMethodPolicy sets the policy of one method ("/pkg.Service/Method") or of
+// all methods of a service ("/pkg.Service/"). Naming the same one twice is an
+// error.
+func WithMethodPolicy(name string, p Policy) Option {
+	return optionFunc(func(b *builder) {
+		if err := validateMethodName(name); err != nil {
+			b.fail(err)
+		}
+		if _, twice := b.methods[name]; twice {
+			b.fail(fmt.Errorf("retrybudget: WithMethodPolicy names %q twice", name))
+		}
+		b.methods[name] = p
+	})
+}
+
+// WithBudget sets who shares a budget and of what kind it is. The default is
+// [PerMethod] of the zero [TokenBucketConfig]: capacity 20, 0.1 tokens per
+// success, empty at the start.
+func WithBudget(f BudgetFactory) Option {
+	return optionFunc(func(b *builder) {
+		if f == nil {
+			b.fail(errors.New("retrybudget: WithBudget: nil BudgetFactory"))
+		}
+		b.budget = f
+	})
+}
+
+// WithClassifier lets f decide which errors are retryable, in place of code
+// lists and table.
+func WithClassifier(f Classifier) Option {
+	return optionFunc(func(b *builder) {
+		if f == nil {
+			b.fail(errors.New("retrybudget: WithClassifier: nil Classifier"))
+		}
+		b.cfg.classifier = f
+	})
+}
+
+// WithSuccess makes answers other than OK fund the budget, such as NOT_FOUND of
+// a lookup. f is asked about errors that are not retryable and reports whether
+// the error is a success of the dependency; it must be safe for concurrent use.
+// The error reaches the caller unchanged all the same. Default: only OK counts.
+func WithSuccess(f func(call CallInfo, err error) bool) Option {
+	return optionFunc(func(b *builder) {
+		if f == nil {
+			b.fail(errors.New("retrybudget: WithSuccess: nil function"))
+		}
+		b.cfg.success = f
+	})
+}
+
+// WithStrictIdempotency makes methods of unknown idempotency count as
+// non-idempotent. The default retries UNAVAILABLE on them.
+func WithStrictIdempotency() Option {
+	return optionFunc(func(b *builder) { b.strict = true })
+}
+
+// WithoutNonIdempotentRetries takes away the one exception for non-idempotent
+// methods: a RESOURCE_EXHAUSTED whose server said when to come back is not
+// retried on them either.
+func WithoutNonIdempotentRetries() Option {
+	return optionFunc(func(b *builder) { b.strictNonIdempotent = true })
+}
+
+// WithObserver adds an observer. Several are called in the order given.
+func WithObserver(o Observer) Option {
+	return optionFunc(func(b *builder) {
+		switch {
+		case o == nil:
+			b.fail(errors.New("retrybudget: WithObserver: nil Observer"))
+		case b.cfg.observer == nil:
+			b.cfg.observer = o
+		default:
+			b.cfg.observer = observers{b.cfg.observer, o}
+		}
+	})
+}
+
+// WithAttemptHeader renames the metadata header that marks retries. The default
+// is gRFC A6's grpc-previous-rpc-attempts.
+func WithAttemptHeader(name string) Option {
+	return optionFunc(func(b *builder) {
+		b.cfg.attemptHeader = strings.ToLower(name)
+		if err := validateHeaderName("WithAttemptHeader", b.cfg.attemptHeader); err != nil {
+			b.fail(err)
+		}
+	})
+}
+
+// WithMaxServerDelay sets the longest wait that a server may ask for, by
+// pushback or RetryInfo. A longer one ends the call at once with
+// [ReasonPushback]; it is never shortened. Default 30 s; must be positive.
+func WithMaxServerDelay(d time.Duration) Option {
+	return optionFunc(func(b *builder) {
+		if d <= 0 {
+			b.fail(fmt.Errorf("retrybudget: WithMaxServerDelay %v is not positive", d))
+		}
+		b.cfg.maxServerDelay = d
+	})
+}
+
+// WithMaxKeys bounds the number of (target, method) pairs that state is kept
+// for. When it is full, the least recently used pair whose budget holds no less
+// than a new one would is dropped, so that being dropped never refills a budget;
+// if there is none, new names share one common budget. Default 1,024; at least
+// 1, at most 1,048,576.
+func WithMaxKeys(n int) Option {
+	return optionFunc(func(b *builder) {
+		if n < 1 || n > 1<<20 {
+			b.fail(fmt.Errorf("retrybudget: WithMaxKeys %d is not in 1..%d", n, 1<<20))
+		}
+		b.maxKeys = n
+	})
+}
+
+// WithMode sets the mode to start in. Default [Enforce].
+func WithMode(m Mode) Option {
+	return optionFunc(func(b *builder) { b.cfg.mode = m })
+}

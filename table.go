@@ -1,0 +1,178 @@
+package retrybudget
+
+import (
+	"hash/maphash"
+	"math"
+	"reflect"
+	"sync"
+	"sync/atomic"
+)
+
+// defaultMaxKeys bounds every key table unless WithMaxKeys says otherwise: the
+// method names that a proxy forwards are chosen by others.
+const defaultMaxKeys = 1024
+
+// table is a bounded map from (target, name) to a value. Reading takes no lock
+// and allocates nothing: buckets are linked lists whose links are atomic, and
+// only add and drop, under mu, change them.
+//
+// When it is full, add makes room by dropping the least recently used value
+// that drop allows; if it allows none, the new name shares one common value.
+// Recency is counted in additions, not in time: a reader stores the number of
+// the last addition in what it read, so that the hot path writes only when
+// something was added since.
+type table[V any] struct {
+	limit   int
+	drop    func(old, fresh V) bool
+	seed    maphash.Seed
+	added   atomic.Uint64
+	common  atomic.Pointer[node[V]]
+	buckets [256]atomic.Pointer[node[V]]
+
+	mu   sync.Mutex // guards size and every change of a link
+	size int
+}
+
+type node[V any] struct {
+	target, name string
+	value        V
+	used         atomic.Uint64
+	next         atomic.Pointer[node[V]]
+}
+
+func newTable[V any](limit int, drop func(old, fresh V) bool) *table[V] {
+	return &table[V]{limit: limit, drop: drop, seed: maphash.MakeSeed()}
+}
+
+func (t *table[V]) bucket(name string) *atomic.Pointer[node[V]] {
+	return &t.buckets[maphash.String(t.seed, name)%uint64(len(t.buckets))]
+}
+
+// get returns the node of (target, name), or nil.
+func (t *table[V]) get(target, name string) *node[V] {
+	for n := t.bucket(name).Load(); n != nil; n = n.next.Load() {
+		if n.name == name && n.target == target {
+			if now := t.added.Load(); n.used.Load() != now {
+				n.used.Store(now)
+			}
+			return n
+		}
+	}
+	return nil
+}
+
+// add puts fresh under (target, name) and returns its node; or the node that
+// another goroutine put there first; or, when there is no room, the common one.
+// drop runs without the lock, because it asks budgets that users wrote.
+func (t *table[V]) add(target, name string, fresh V) *node[V] {
+	for {
+		nodes := t.tryAdd(target, name, fresh)
+		if n := t.get(target, name); n != nil {
+			return n
+		}
+		var victim *node[V]
+		oldest := uint64(math.MaxUint64)
+		for _, n := range nodes {
+			if used := n.used.Load(); used < oldest && t.drop(n.value, fresh) {
+				victim, oldest = n, used
+			}
+		}
+		if victim == nil {
+			return t.overflow(fresh)
+		}
+		t.remove(victim)
+	}
+}
+
+// tryAdd adds the node if there is room. If there is none it returns all nodes,
+// to choose one from.
+func (t *table[V]) tryAdd(target, name string, fresh V) []*node[V] {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.get(target, name) != nil {
+		return nil
+	}
+	if t.size >= t.limit {
+		nodes := make([]*node[V], 0, t.size)
+		t.each(func(n *node[V]) bool {
+			nodes = append(nodes, n)
+			return true
+		})
+		return nodes
+	}
+	n := &node[V]{target: target, name: name, value: fresh}
+	n.used.Store(t.added.Add(1))
+	head := t.bucket(name)
+	n.next.Store(head.Load())
+	head.Store(n)
+	t.size++
+	return nil
+}
+
+// remove unlinks n if it is still there. Readers that stand on it go on to its
+// old successor.
+func (t *table[V]) remove(n *node[V]) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for link := t.bucket(n.name); link.Load() != nil; link = &link.Load().next {
+		if link.Load() == n {
+			link.Store(n.next.Load())
+			t.size--
+			return
+		}
+	}
+}
+
+// overflow returns the node that all names without room share. The first fresh
+// value to arrive becomes its value, unless one was set before.
+func (t *table[V]) overflow(fresh V) *node[V] {
+	t.common.CompareAndSwap(nil, &node[V]{value: fresh})
+	n := t.common.Load()
+	n.used.Store(t.added.Load() + 1)
+	return n
+}
+
+// each calls yield for every node but the common one until it returns false.
+func (t *table[V]) each(yield func(*node[V]) bool) {
+	for i := range t.buckets {
+		for n := t.buckets[i].Load(); n != nil; n = n.next.Load() {
+			if !yield(n) {
+				return
+			}
+		}
+	}
+}
+
+// levelOf returns the level of a budget that reports one.
+func levelOf(b Budget) (tokens, capacity float64, ok bool) {
+	if r, has := b.(LevelReporter); has {
+		tokens, capacity = r.Level()
+		return tokens, capacity, true
+	}
+	return 0, 0, false
+}
+
+// holdsNoLess reports whether old may be dropped for fresh without refilling
+// anything: its name, when it comes back, must find no more tokens than it left.
+// A budget that keeps its level to itself is only dropped when the factory would
+// hand out the very same one again.
+func holdsNoLess(old, fresh Budget) bool {
+	if same(old, fresh) {
+		return true
+	}
+	o, okOld := old.(*both)
+	f, okFresh := fresh.(*both)
+	if okOld && okFresh {
+		return holdsNoLess(o.first, f.first) && holdsNoLess(o.second, f.second)
+	}
+	has, _, okOld := levelOf(old)
+	would, _, okFresh := levelOf(fresh)
+	return okOld && okFresh && has >= would
+}
+
+// same reports whether a and b are one budget. User types need not be
+// comparable, and comparing such values would panic.
+func same(a, b Budget) bool {
+	va, vb := reflect.ValueOf(a), reflect.ValueOf(b)
+	return va.Comparable() && vb.Comparable() && a == b
+}
