@@ -26,8 +26,8 @@ type BackoffInput struct {
 	// Retry is 1 for the first retry of a call. It grows over all kinds of
 	// errors and starts again from 1 after a server pushback, as gRFC A6 says.
 	Retry int
-	// Previous is the wait before the retry ahead of this one, 0 for the first
-	// and after a server pushback.
+	// Previous is the wait that the backoff gave for the retry before this one,
+	// 0 for the first and after a server pushback.
 	Previous time.Duration
 	// Code and Err are the failure that asks for the retry.
 	Code codes.Code
@@ -153,31 +153,57 @@ func (b ExponentialBackoff) validate(field string) error {
 	return nil
 }
 
-// fixedOne is 1 in the 32.32 fixed point of grown. Floats are left at the door:
-// their products overflow differently on different platforms.
-const fixedOne = 1 << 32
-
-// grown returns min(Max, Initial·Multiplierʳ⁻¹), by repeated squaring in fixed
-// point that saturates.
+// grown returns min(Max, Initial·Multiplierʳ⁻¹), by repeated squaring. Floats are
+// left at the door: their products overflow differently on different platforms.
 func (b ExponentialBackoff) grown(retry int) uint64 {
-	growth, square := uint64(fixedOne), uint64(b.Multiplier*fixedOne)
+	growth, square := number{mantissa: 1 << 63, exponent: -63}, toNumber(b.Multiplier)
 	for n := max(retry, 1) - 1; n > 0; n >>= 1 {
 		if n&1 == 1 {
-			growth = fixedMul(growth, square)
+			growth = growth.times(square)
 		}
-		square = fixedMul(square, square)
+		square = square.times(square)
 	}
-	return min(fixedMul(uint64(b.Initial), growth), uint64(b.Max))
+	return min(growth.of(uint64(b.Initial)), uint64(b.Max))
 }
 
-// fixedMul returns a·b for a 32.32 fixed-point b, in a's unit, or the largest
-// uint64 when that does not fit.
-func fixedMul(a, b uint64) uint64 {
-	hi, lo := bits.Mul64(a, b)
-	if hi>>32 != 0 {
-		return math.MaxUint64
+// number is mantissa·2^exponent of at least 1, with the mantissa's top bit set.
+type number struct {
+	mantissa uint64
+	exponent int
+}
+
+// hugeExponent is where exponents stop growing: no duration is that long.
+const hugeExponent = 1 << 10
+
+// toNumber converts a multiplier, exactly.
+func toNumber(m float64) number {
+	fraction, exponent := math.Frexp(m) // m = fraction·2^exponent, fraction in [0.5, 1)
+	return number{uint64(fraction*(1<<53)) << 11, exponent - 64}
+}
+
+// times returns n·m, rounded down.
+func (n number) times(m number) number {
+	hi, lo := bits.Mul64(n.mantissa, m.mantissa)
+	shift := bits.LeadingZeros64(hi) // 0 or 1
+	return number{
+		mantissa: hi<<shift | lo>>(64-shift),
+		exponent: min(n.exponent+m.exponent+64-shift, hugeExponent),
 	}
-	return hi<<32 | lo>>32
+}
+
+// of returns n·d, rounded down, or the largest uint64 when that does not fit.
+func (n number) of(d uint64) uint64 {
+	hi, lo := bits.Mul64(d, n.mantissa)
+	switch e := n.exponent; {
+	case hi == 0 && lo == 0:
+		return 0
+	case e > 0 || e > -64 && hi>>(-e) != 0:
+		return math.MaxUint64
+	case e > -64:
+		return hi<<(64+e) | lo>>(-e)
+	default:
+		return hi >> (-e - 64)
+	}
 }
 
 // between returns a uniform random number in [low, high]. high is at most

@@ -95,25 +95,38 @@ type attemptOption struct {
 	r *Retrier
 }
 
-// callOptions is the result of one look at the options of a call.
+// callOptions is what a look at the options of a call found.
 type callOptions struct {
 	marked   bool // by the same Retrier further out
+	foreign  bool // marked by another Retrier further out
 	own      bool // at least one callOption
 	onFinish bool // at least one grpc.OnFinish
 }
 
-func (r *Retrier) scan(opts []grpc.CallOption) (found callOptions) {
+func scan(opts []grpc.CallOption, r *Retrier) (found callOptions) {
 	for _, o := range opts {
 		switch o := o.(type) {
 		case *callOption:
 			found.own = true
 		case *attemptOption:
 			found.marked = found.marked || o.r == r
+			found.foreign = true
 		case grpc.OnFinishCallOption:
 			found.onFinish = true
 		}
 	}
 	return found
+}
+
+// plainOptions reports whether scan would find nothing.
+func plainOptions(opts []grpc.CallOption) bool {
+	for _, o := range opts {
+		switch o.(type) {
+		case *callOption, *attemptOption, grpc.OnFinishCallOption:
+			return false
+		}
+	}
+	return true
 }
 
 // override returns base with the call options applied, or the first error one
@@ -130,6 +143,9 @@ func override(base *settings, opts []grpc.CallOption) (*settings, error) {
 		}
 		own.apply(&s)
 	}
+	if err := s.checkHeaders(); err != nil {
+		return base, fmt.Errorf("%w (CallIdempotencyKey)", err)
+	}
 	s.resolve()
 	return &s, nil
 }
@@ -137,10 +153,7 @@ func override(base *settings, opts []grpc.CallOption) (*settings, error) {
 // passOn appends to dst the options that an attempt carries: all of the
 // caller's but this library's and OnFinish, which is the whole call's. The
 // caller's slice is only read.
-func passOn(dst, opts []grpc.CallOption, found callOptions) []grpc.CallOption {
-	if !found.own && !found.onFinish {
-		return append(dst, opts...)
-	}
+func passOn(dst, opts []grpc.CallOption) []grpc.CallOption {
 	for _, o := range opts {
 		switch o.(type) {
 		case *callOption, grpc.OnFinishCallOption:

@@ -220,14 +220,14 @@ func Final(err error) error {
 func (e *finalError) Error() string { return e.err.Error() }
 func (e *finalError) Unwrap() error { return e.err }
 
-// unmark returns err without a [Final] mark on its outside, and whether it
-// carries one anywhere.
-func unmark(err error) (error, bool) {
+// unmark reports whether err carries a [Final] mark anywhere, and returns it
+// without the one on its outside.
+func unmark(err error) (bool, error) {
 	if f, ok := err.(*finalError); ok { //nolint:errorlint // only the outermost can be taken off
-		return f.err, true
+		return true, f.err
 	}
 	_, ok := errors.AsType[*finalError](err)
-	return err, ok
+	return ok, err
 }
 
 // attemptTimeoutError is the error of an attempt that its own timeout ended.

@@ -24,30 +24,30 @@ type failure struct {
 }
 
 // examine finds out what a failed attempt means. It changes nothing.
-func (c *call) examine(end attemptEnd) failure {
-	err, final := unmark(end.err)
+func (t *retries) examine(end attemptEnd) failure {
+	final, err := unmark(end.err)
 	st := statusOf(err)
-	f := failure{caller: c.callerDone()}
+	f := failure{caller: t.callerDone()}
 	timeout := end.timeout > 0 && f.caller == NoReason && isTimeUp(st.Code())
 	if timeout {
-		err = &attemptTimeoutError{attempt: c.attempt, after: end.timeout}
+		err = &attemptTimeoutError{attempt: t.attempt, after: end.timeout}
 		st = statusOf(err)
 	}
 	f.guidance = readGuidance(end.trailer, st)
-	f.record = AttemptRecord{Attempt: c.attempt, Code: st.Code(), Err: err, Wait: c.wait, Exhausted: f.guidance.exhausted}
-	if c.timed {
-		f.record.Duration = time.Since(c.started)
+	f.record = AttemptRecord{Attempt: t.attempt, Code: st.Code(), Err: err, Wait: t.wait, Exhausted: f.guidance.exhausted}
+	if t.timed {
+		f.record.Duration = time.Since(t.started)
 	}
 	f.cause = Cause{
-		Code: st.Code(), Attempt: c.attempt, AttemptTimeout: timeout,
+		Code: st.Code(), Attempt: t.attempt, AttemptTimeout: timeout,
 		Exhausted: f.guidance.exhausted, Veto: f.guidance.veto,
 	}
 	byCaller := f.caller != NoReason && isTimeUp(st.Code())
 	f.closing = isClosing(st)
-	f.methodTimeout = !timeout && !byCaller && c.methodTimeout(st.Code())
-	f.retryable = !final && !f.closing && !byCaller && !isHopeless(st) && c.classify(&f, err)
+	f.methodTimeout = !timeout && !byCaller && t.methodTimeout(st.Code())
+	f.retryable = !final && !f.closing && !byCaller && !isHopeless(st) && t.classify(&f, err)
 	f.answered = !f.retryable && !isTimeUp(st.Code()) && !f.closing
-	f.success = f.answered && c.cfg.success != nil && c.cfg.success(c.info(), err)
+	f.success = f.answered && t.set.cfg.success != nil && t.set.cfg.success(t.info(), err)
 	f.counts = f.retryable || f.guidance.veto
 	switch {
 	case f.success:
@@ -57,7 +57,7 @@ func (c *call) examine(end attemptEnd) failure {
 	default:
 		f.outcome = Answered
 	}
-	c.warnOfNativeRetry()
+	t.warnOfNativeRetry()
 	return f
 }
 
@@ -67,16 +67,16 @@ func isTimeUp(code codes.Code) bool {
 }
 
 // classify asks the user's classifier, else lists and table.
-func (c *call) classify(f *failure, err error) bool {
-	if ask := c.cfg.classifier; ask != nil {
-		switch ask(c.info(), err) {
+func (t *retries) classify(f *failure, err error) bool {
+	if ask := t.set.cfg.classifier; ask != nil {
+		switch ask(t.info(), err) {
 		case Retry:
 			return true
 		case NoRetry:
 			return false
 		}
 	}
-	return c.set.retryable(failureClass{
+	return t.set.retryable(failureClass{
 		code: f.cause.Code, attemptTimeout: f.cause.AttemptTimeout, toldWhen: f.guidance.toldWhen(),
 	})
 }
@@ -84,21 +84,21 @@ func (c *call) classify(f *failure, err error) bool {
 // methodTimeout reports whether the attempt may have been ended by the timeout
 // of a service config. grpc-go applies it to each attempt, where it is meant for
 // the call, so the call ends with it.
-func (c *call) methodTimeout(code codes.Code) bool {
-	return code == codes.DeadlineExceeded && c.cc != nil && c.cc.GetMethodConfig(c.method).Timeout != nil
+func (t *retries) methodTimeout(code codes.Code) bool {
+	return code == codes.DeadlineExceeded && t.cc != nil && t.cc.GetMethodConfig(t.method).Timeout != nil
 }
 
 // warnOfNativeRetry reports, once a method, that grpc-go retries it as well, so
 // that attempts multiply. Retrier.DialOptions would have switched that off.
-func (c *call) warnOfNativeRetry() {
-	if !c.native || c.cfg.observer == nil || c.cc == nil || c.key.warned.Load() {
+func (t *retries) warnOfNativeRetry() {
+	if !t.native || t.set.cfg.observer == nil || t.cc == nil || t.key.warned.Load() {
 		return
 	}
-	if c.cc.GetMethodConfig(c.method).RetryPolicy == nil || !c.key.warned.CompareAndSwap(false, true) {
+	if t.cc.GetMethodConfig(t.method).RetryPolicy == nil || !t.key.warned.CompareAndSwap(false, true) {
 		return
 	}
-	c.cfg.observer.Warned(WarningEvent{
-		Target: c.target, Method: c.method,
+	t.set.cfg.observer.Warned(WarningEvent{
+		Target: t.target(), Method: t.method,
 		Text: "the service config has a retryPolicy for this method: attempts multiply; connect with Retrier.DialOptions, or with grpc.WithDisableRetry",
 	})
 }

@@ -14,14 +14,15 @@ const attemptHeader = "grpc-previous-rpc-attempts"
 type attemptKey struct{}
 
 // attemptContext is the context of a retry, and of a first attempt that had to
-// get a context anyway. It names the headers that belong to this call alone, so
+// get a context anyway. It knows the headers that belong to this call alone, so
 // that another call made with it can leave them behind.
 type attemptContext struct {
 	context.Context //nolint:containedctx // this is a context
 
-	attempt   int
-	header    string // the attempt header, if this attempt carries one
-	keyHeader string // the idempotency key's header, if this call set it
+	set     *settings // names the headers; nil when there are none
+	attempt int32
+	marked  bool // the attempt header is this call's
+	keyed   bool // the idempotency key is this call's
 }
 
 func (c *attemptContext) Value(key any) any {
@@ -36,9 +37,15 @@ func (c *attemptContext) Value(key any) any {
 // context without one is that of a first attempt and reports 1.
 func AttemptFromContext(ctx context.Context) int {
 	if a, ok := ctx.Value(attemptKey{}).(*attemptContext); ok {
-		return a.attempt
+		return int(a.attempt)
 	}
 	return 1
+}
+
+// inAttempt reports whether ctx is the context of an attempt.
+func inAttempt(ctx context.Context) bool {
+	_, ok := ctx.Value(attemptKey{}).(*attemptContext)
+	return ok
 }
 
 // ownContext returns the context a call starts from. A call made with the
@@ -50,34 +57,42 @@ func ownContext(ctx context.Context) context.Context {
 		return ctx
 	}
 	if md, has := metadata.FromOutgoingContext(ctx); has { // a copy
-		delete(md, outer.header)
-		delete(md, outer.keyHeader)
+		if outer.marked {
+			delete(md, outer.set.cfg.attemptHeader)
+		}
+		if outer.keyed {
+			delete(md, outer.set.keyHeader)
+		}
 		ctx = metadata.NewOutgoingContext(ctx, md)
 	}
 	return &attemptContext{Context: ctx, attempt: 1}
 }
 
-// withIdempotencyKey returns ctx with a new random key under header, unless the
-// caller set one.
-func withIdempotencyKey(ctx context.Context, header string) context.Context {
-	if len(metadata.ValueFromOutgoingContext(ctx, header)) > 0 {
+// withIdempotencyKey returns ctx with a new random key under the settings'
+// header, unless the caller set one.
+func withIdempotencyKey(ctx context.Context, set *settings) context.Context {
+	if len(metadata.ValueFromOutgoingContext(ctx, set.keyHeader)) > 0 {
 		return ctx
 	}
-	ctx = metadata.AppendToOutgoingContext(ctx, header, newIdempotencyKey())
-	return &attemptContext{Context: ctx, attempt: 1, keyHeader: header}
+	ctx = metadata.AppendToOutgoingContext(ctx, set.keyHeader, newIdempotencyKey())
+	return &attemptContext{Context: ctx, set: set, attempt: 1, keyed: true}
 }
 
-// withAttempt returns the context of a retry: header holds the number of
-// attempts before it as its only value, and [AttemptFromContext] reports
-// attempt. ctx is the call's, which no attempt has touched.
-func withAttempt(ctx context.Context, header, keyHeader string, attempt int) context.Context {
-	previous := strconv.Itoa(attempt - 1)
-	if metadata.ValueFromOutgoingContext(ctx, header) == nil {
-		ctx = metadata.AppendToOutgoingContext(ctx, header, previous)
-	} else {
-		md, _ := metadata.FromOutgoingContext(ctx) // a copy
-		md.Set(header, previous)
-		ctx = metadata.NewOutgoingContext(ctx, md)
+// withAttempt returns the context of a retry: the attempt header holds the
+// number of attempts before it as its only value, and [AttemptFromContext]
+// reports attempt. ctx is the call's, which no attempt has touched.
+func withAttempt(ctx context.Context, set *settings, attempt int) context.Context {
+	a := &attemptContext{set: set, attempt: int32(attempt), marked: true}
+	if call, ok := ctx.Value(attemptKey{}).(*attemptContext); ok {
+		a.keyed = call.keyed
 	}
-	return &attemptContext{Context: ctx, attempt: attempt, header: header, keyHeader: keyHeader}
+	header, previous := set.cfg.attemptHeader, strconv.Itoa(attempt-1)
+	if metadata.ValueFromOutgoingContext(ctx, header) == nil {
+		a.Context = metadata.AppendToOutgoingContext(ctx, header, previous)
+		return a
+	}
+	md, _ := metadata.FromOutgoingContext(ctx) // a copy
+	md.Set(header, previous)
+	a.Context = metadata.NewOutgoingContext(ctx, md)
+	return a
 }

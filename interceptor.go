@@ -19,8 +19,9 @@ const (
 	// Observe lets every retry through that the budget would refuse and only
 	// reports the refusal: for measuring what Enforce would do.
 	Observe
-	// Off sends one attempt per call and returns its error as it is. Deadlines
-	// of policies still apply, and successes still fund the budgets.
+	// Off sends no retries, at once: calls under way end with their next failure
+	// or wait, and errors are returned as they are. Deadlines of policies still
+	// apply, and successes still fund the budgets.
 	Off
 )
 
@@ -99,8 +100,9 @@ func UnaryClientInterceptor(opts ...Option) grpc.UnaryClientInterceptor {
 	return r.UnaryClientInterceptor()
 }
 
-// SetMode switches the mode for calls that start from now on. It returns an
-// error for a value that is none of the modes.
+// SetMode switches the mode, for calls that start from now on; [Off] also stops
+// the retries of calls under way. It returns an error for a value that is none
+// of the modes.
 func (r *Retrier) SetMode(m Mode) error {
 	if m > Off {
 		return fmt.Errorf("retrybudget: SetMode %d is not a known mode", m)

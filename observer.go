@@ -64,9 +64,10 @@ type CallEvent struct {
 	Err  error
 	// Reason says why a failed call was not retried (again), [NoReason] after OK.
 	Reason Reason
-	// Attempts is the first 15 and the last 15 attempts. Retain a copy, not the
-	// slice.
-	Attempts []AttemptRecord
+	// Last is the last attempt, Earlier what came before it: the first 15 and
+	// the last 15 failed attempts. Retain a copy, not the slice.
+	Last    AttemptRecord
+	Earlier []AttemptRecord
 	// Waited is the time spent waiting before retries, Duration that of the
 	// whole call.
 	Waited, Duration time.Duration

@@ -115,6 +115,9 @@ func (b *builder) compile(field string, p Policy) variants {
 		b.fail(err)
 	}
 	s.cfg, s.strict, s.strictNonIdempotent = &b.cfg, b.strict, b.strictNonIdempotent
+	if err := s.checkHeaders(); err != nil {
+		b.fail(fmt.Errorf("%w (%s.IdempotencyKey)", err, field))
+	}
 	plain, declared := s, s
 	declared.declared = true
 	plain.resolve()
@@ -211,6 +214,9 @@ func WithObserver(o Observer) Option {
 func WithAttemptHeader(name string) Option {
 	return optionFunc(func(b *builder) {
 		b.cfg.attemptHeader = strings.ToLower(name)
+		if b.cfg.attemptHeader == attemptHeader {
+			return
+		}
 		if err := validateHeaderName("WithAttemptHeader", b.cfg.attemptHeader); err != nil {
 			b.fail(err)
 		}

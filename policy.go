@@ -65,6 +65,10 @@ type settings struct {
 	timeout           time.Duration
 	keyHeader         string
 
+	// plain is true when a first attempt needs nothing of this library: no
+	// observer, timeout or idempotency key.
+	plain bool
+
 	codes           codeSet
 	idempotentCodes codeSet
 	hasCodes        bool
@@ -112,9 +116,11 @@ func (p Policy) compile(field string) (settings, error) {
 	return s, errors.Join(errs...)
 }
 
-// resolve sets the idempotency that counts, in the order: call option, the
-// presence of an idempotency key, policy, descriptor.
+// resolve sets what follows from the other fields. The idempotency that counts
+// is, in this order, that of the call option, the presence of an idempotency
+// key, the policy's and the descriptor's.
 func (s *settings) resolve() {
+	s.plain = s.cfg.observer == nil && s.keyHeader == "" && s.timeout == 0 && s.perAttemptTimeout == 0
 	switch {
 	case s.callLevel != IdempotencyUnknown:
 		s.level = s.callLevel
@@ -171,6 +177,14 @@ func chooseBackoff(field string, b Backoff, f BackoffFunc) (Backoff, error) {
 	}
 }
 
+// checkHeaders refuses an idempotency key in the header that counts attempts.
+func (s *settings) checkHeaders() error {
+	if s.keyHeader != "" && s.keyHeader == s.cfg.attemptHeader {
+		return fmt.Errorf("retrybudget: idempotency key header %q is the attempt header", s.keyHeader)
+	}
+	return nil
+}
+
 // validateMethodName accepts "/pkg.Service/Method" and "/pkg.Service/".
 func validateMethodName(name string) error {
 	parts := strings.Split(name, "/")
@@ -194,7 +208,7 @@ func validateHeaderName(field, name string) error {
 		return fmt.Errorf("retrybudget: %s %q is not a metadata key (a-z, 0-9, '-', '_', '.')", field, name)
 	case strings.HasSuffix(name, "-bin"):
 		return fmt.Errorf("retrybudget: %s %q ends in -bin, which gRPC keeps for binary values", field, name)
-	case slices.Contains(transportHeaders, name) || strings.HasPrefix(name, "grpc-") && name != attemptHeader:
+	case slices.Contains(transportHeaders, name) || strings.HasPrefix(name, "grpc-"):
 		return fmt.Errorf("retrybudget: %s %q is reserved by gRPC", field, name)
 	}
 	return nil

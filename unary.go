@@ -2,13 +2,127 @@ package retrybudget
 
 import (
 	"context"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
 )
+
+// unary returns the interceptor for unary calls. native says that grpc-go's own
+// retries may be on.
+func (r *Retrier) unary(native bool) grpc.UnaryClientInterceptor {
+	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		key, set := r.lookUp(cc, method)
+		measure := key.latency.sample()
+		var first attemptEnd
+		plain := set.plain && !measure && plainOptions(opts) && !inAttempt(ctx)
+		if plain {
+			// Most calls end here, and for them the bookkeeping below would
+			// cost as much as all the rest.
+			a, pass := newUnaryAttempt(r, opts)
+			first.err = invoker(ctx, method, req, reply, cc, pass...)
+			if first.err == nil {
+				key.budget.RecordSuccess()
+				return nil
+			}
+			first.trailer = a.trailer
+		}
+		u := unaryCall{req: req, reply: reply, invoker: invoker, opts: opts}
+		u.call = call{r: r, key: key, set: set, cc: cc, method: method, ctx: ctx, native: native}
+		if plain {
+			u.attempt = 1
+			return u.retry(first)
+		}
+		return u.run(measure)
+	}
+}
+
+// unaryCall is a unary call: what every call has, and what its attempts are made
+// with.
+type unaryCall struct {
+	call
+	req, reply any
+	invoker    grpc.UnaryInvoker
+	opts       []grpc.CallOption
+}
+
+// run sends attempts until one succeeds or none may follow.
+func (u *unaryCall) run(measure bool) error {
+	found := scan(u.opts, u.r)
+	if found.marked {
+		return u.invoker(u.ctx, u.method, u.req, u.reply, u.cc, u.opts...)
+	}
+	err := u.begin(found, u.opts, measure)
+	if err == nil {
+		if u.cancel != nil {
+			defer u.cancel()
+		}
+		err = u.attempts()
+	}
+	if found.onFinish {
+		finish(u.opts, err)
+	}
+	return err
+}
+
+func (u *unaryCall) attempts() error {
+	end := u.send(&u.call)
+	if end.err != nil {
+		return u.retry(end)
+	}
+	u.succeededAtOnce()
+	return nil
+}
+
+// retry sends further attempts after the first one, which failed.
+func (u *unaryCall) retry(end attemptEnd) error {
+	t := retries{call: u.call}
+	for {
+		again, err := t.next(end)
+		if !again {
+			return err
+		}
+		resetReply(u.reply)
+		resetTargets(u.opts)
+		end = u.resend(&t)
+		if end.err == nil {
+			t.succeeded()
+			return nil
+		}
+	}
+}
+
+// resend is send for a retry, of whose end the budget must hear even when an
+// interceptor further in panics.
+func (u *unaryCall) resend(t *retries) attemptEnd {
+	panicked := true
+	defer func() {
+		if panicked {
+			t.settle(Failed)
+		}
+	}()
+	end := u.send(&t.call)
+	panicked = false
+	return end
+}
+
+// send makes the attempt that is under way in c and returns how it ended.
+func (u *unaryCall) send(c *call) attemptEnd {
+	a, pass := newUnaryAttempt(c.r, u.opts)
+	ctx := c.attemptContext()
+	timeout := c.attemptTimeout()
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	err := u.invoker(ctx, c.method, u.req, u.reply, c.cc, pass...)
+	if timeout > 0 && !hasEnded(ctx) {
+		timeout = 0
+	}
+	return attemptEnd{err: err, trailer: a.trailer, timeout: timeout}
+}
 
 // unaryAttempt is what one attempt of a unary call hands to the next
 // interceptor, and the one allocation of a call that succeeds at once. It is
@@ -17,82 +131,14 @@ import (
 type unaryAttempt struct {
 	option  attemptOption
 	trailer metadata.MD
-	opts    [3]grpc.CallOption // room for the usual two and ours
+	room    [3]grpc.CallOption // for the usual two and ours
 }
 
-// unary returns the interceptor for unary calls. native says that grpc-go's own
-// retries may be on.
-func (r *Retrier) unary(native bool) grpc.UnaryClientInterceptor {
-	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-		found := r.scan(opts)
-		if found.marked {
-			return invoker(ctx, method, req, reply, cc, opts...)
-		}
-		c := call{r: r, cc: cc, method: method, native: native}
-		err := c.begin(ctx, opts, found)
-		if err == nil {
-			if c.cancel != nil {
-				defer c.cancel()
-			}
-			err = c.unary(req, reply, invoker, opts, found)
-		}
-		if found.onFinish {
-			finish(opts, err)
-		}
-		return err
-	}
-}
-
-// unary sends attempts until one succeeds or next says that none follows.
-func (c *call) unary(req, reply any, invoker grpc.UnaryInvoker, opts []grpc.CallOption, found callOptions) error {
-	for {
-		end := c.send(req, reply, invoker, opts, found)
-		if end.err == nil {
-			c.succeeded()
-			c.ended(nil, NoReason)
-			return nil
-		}
-		again, err := c.next(end)
-		if !again {
-			return err
-		}
-		resetReply(reply)
-		resetTargets(opts)
-	}
-}
-
-// send makes the attempt under way and returns how it ended.
-func (c *call) send(req, reply any, invoker grpc.UnaryInvoker, opts []grpc.CallOption, found callOptions) (end attemptEnd) {
-	ctx := c.attemptContext()
-	timeout := c.attemptTimeout()
-	if timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, timeout)
-		defer cancel()
-	}
-	panicked := true
-	defer func() {
-		if panicked { // in an inner interceptor; the panic goes on
-			c.settle(Failed)
-		}
-	}()
+// newUnaryAttempt returns a new attempt and the options it carries.
+func newUnaryAttempt(r *Retrier, opts []grpc.CallOption) (*unaryAttempt, []grpc.CallOption) {
 	a := new(unaryAttempt)
-	a.option.r, a.option.TrailerAddr = c.r, &a.trailer
-	pass := append(passOn(a.opts[:0], opts, found), &a.option)
-	end.err = invoker(ctx, c.method, req, reply, c.cc, pass...)
-	panicked = false
-	end.trailer = a.trailer
-	if end.err != nil && timeout > 0 && hasEnded(ctx) {
-		end.timeout = timeout
-	}
-	return end
-}
-
-// hasEnded reports whether the context of an attempt has ended. Its deadline
-// counts from the moment it is reached, whether or not its timer has fired.
-func hasEnded(ctx context.Context) bool {
-	deadline, has := ctx.Deadline()
-	return ctx.Err() != nil || has && !deadline.After(time.Now())
+	a.option.r, a.option.TrailerAddr = r, &a.trailer
+	return a, append(passOn(a.room[:0], opts), &a.option)
 }
 
 // resetReply clears what a failed attempt may have left in the reply.
