@@ -106,6 +106,8 @@ func TestNew_refusesInvalidValues(t *testing.T) {
 		{"MaxKeys 0", retrybudget.WithMaxKeys(0), []string{"WithMaxKeys", "0"}},
 		{"MaxKeys -1", retrybudget.WithMaxKeys(-1), []string{"WithMaxKeys", "-1"}},
 		{"MaxKeys 1048577", retrybudget.WithMaxKeys(1<<20 + 1), []string{"WithMaxKeys", "1048577"}},
+		{"replay of -1 a call", retrybudget.WithReplayLimits(-1, 1), []string{"WithReplayLimits", "perCall", "-1"}},
+		{"replay of -1 in all", retrybudget.WithReplayLimits(1, -1), []string{"WithReplayLimits", "total", "-1"}},
 		{"Mode 3", retrybudget.WithMode(3), []string{"WithMode", "3"}},
 	}
 	for _, test := range tests {
@@ -174,6 +176,7 @@ func TestNew_acceptsTheEdgesOfWhatIsValid(t *testing.T) {
 		"MaxServerDelay 1ns":     retrybudget.WithMaxServerDelay(1),
 		"MaxKeys 1":              retrybudget.WithMaxKeys(1),
 		"MaxKeys 1048576":        retrybudget.WithMaxKeys(1 << 20),
+		"no replay":              retrybudget.WithReplayLimits(0, 0),
 		"Off":                    retrybudget.WithMode(retrybudget.Off),
 		"default attempt header": retrybudget.WithAttemptHeader(attemptHeader),
 		"strict":                 retrybudget.WithStrictIdempotency(),

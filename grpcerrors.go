@@ -28,6 +28,8 @@ var hopeless = []struct {
 	{codes.Internal, "grpc: failed to read decompressed data"},
 	{codes.Internal, "grpc: Compressor is not installed for requested grpc-encoding"},
 	{codes.Internal, "no codec registered for content-subtype"},
+	{codes.Internal, "grpc: Decompressor is not installed for grpc-encoding"},
+	{codes.Internal, "header key "}, // metadata that cannot be sent
 	{codes.Internal, "header list size to send violates the maximum size"},
 }
 

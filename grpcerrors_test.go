@@ -81,18 +81,18 @@ func (brokenDecompressor) Type() string                 { return gzip.Name }
 // gzipHeader is the start of a gzip stream, with nothing behind it.
 func gzipHeader() []byte { return []byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff} }
 
+//nolint:staticcheck // deprecated, but the only way to put a broken stream under a registered name
 func compressesWith(c grpc.Compressor) []grpc.ServerOption {
-	//nolint:staticcheck // deprecated, but the only way to put a broken stream under a registered name
 	return []grpc.ServerOption{grpc.RPCCompressor(c)}
 }
 
+//nolint:staticcheck // deprecated, but the only way to make compressing fail
 func compresses(c grpc.Compressor) []grpc.DialOption {
-	//nolint:staticcheck // deprecated, but the only way to make compressing fail
 	return []grpc.DialOption{grpc.WithCompressor(c)}
 }
 
+//nolint:staticcheck // deprecated, but programs use it, and it has messages of its own
 func decompresses(d grpc.Decompressor) []grpc.DialOption {
-	//nolint:staticcheck // deprecated, but programs use it, and it has messages of its own
 	return []grpc.DialOption{grpc.WithDecompressor(d)}
 }
 

@@ -3,6 +3,7 @@ package retrybudget
 import (
 	"fmt"
 	"iter"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -38,6 +39,21 @@ type Retrier struct {
 	start  time.Time // what latency estimates count from
 	// factoryFailed: a failure of budget was reported.
 	factoryFailed atomic.Bool
+
+	replayed    atomic.Int64 // bytes that streams hold for replay
+	replayTotal int64        // the most they may
+	replayCall  int          // the most one may
+}
+
+// replayLimit returns the bytes that a call with opts may keep for replay.
+func (r *Retrier) replayLimit(opts []grpc.CallOption) int {
+	limit := r.replayCall
+	for _, o := range opts {
+		if m, ok := o.(grpc.MaxRetryRPCBufferSizeCallOption); ok {
+			limit = m.MaxRetryRPCBufferSize
+		}
+	}
+	return limit
 }
 
 // New returns a Retrier with the given options, or an error that lists every
@@ -56,13 +72,16 @@ func New(opts ...Option) (*Retrier, error) {
 		err = errNilBudget
 	}
 	if err != nil {
-		return nil, fmt.Errorf("retrybudget: WithBudget: %w", err)
+		return nil, fmt.Errorf("retrybudget: WithBudget: %s", strings.TrimPrefix(err.Error(), "retrybudget: "))
 	}
 	r := &Retrier{
 		keys:   newTable(b.maxKeys, keyHoldsNoLess),
 		budget: b.budget,
 		start:  time.Now(),
+
+		replayTotal: int64(b.replayTotal), replayCall: b.replayCall,
 	}
+	r.keys.dropped = func(k *key) { k.dropped.Store(true) }
 	r.keys.overflow(&key{budget: common, common: true})
 	r.keys.common.Load().used.Store(0) // nobody uses it yet
 	r.config.Store(&b.cfg)
@@ -77,6 +96,7 @@ func New(opts ...Option) (*Retrier, error) {
 func (r *Retrier) DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithChainUnaryInterceptor(r.unary(false)),
+		grpc.WithChainStreamInterceptor(r.stream(false)),
 		grpc.WithDisableRetry(),
 	}
 }
@@ -87,6 +107,25 @@ func (r *Retrier) DialOptions() []grpc.DialOption {
 // retry policy on a method is reported to the [Observer] once.
 func (r *Retrier) UnaryClientInterceptor() grpc.UnaryClientInterceptor {
 	return r.unary(true)
+}
+
+// StreamClientInterceptor returns the interceptor for streams of all four kinds;
+// see [Retrier.UnaryClientInterceptor] for its use. A stream is retried by replay
+// until its first message, or headers that the application asked for, reached the
+// application; see the package documentation.
+func (r *Retrier) StreamClientInterceptor() grpc.StreamClientInterceptor {
+	return r.stream(true)
+}
+
+// StreamClientInterceptor is [New] and [Retrier.StreamClientInterceptor] in one.
+// It panics on invalid options. It shares no budget with interceptors made by
+// other calls; use one Retrier for the unary and the stream interceptor.
+func StreamClientInterceptor(opts ...Option) grpc.StreamClientInterceptor {
+	r, err := New(opts...)
+	if err != nil {
+		panic(err)
+	}
+	return r.StreamClientInterceptor()
 }
 
 // UnaryClientInterceptor is [New] and [Retrier.UnaryClientInterceptor] in one.

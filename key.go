@@ -10,6 +10,7 @@ type key struct {
 	settings atomic.Pointer[settings]
 	declared atomic.Uint32 // what the method's descriptor says: see lookUp
 	warned   atomic.Bool   // a native retry policy was reported
+	dropped  atomic.Bool   // the key table made room; the name has another key now
 	// common is true for the one key of all names without room: nothing that
 	// belongs to a single method is kept in it.
 	common bool

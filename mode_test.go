@@ -164,6 +164,49 @@ func TestMode_observeStillObeysTheServerTheDeadlineAndAttempts(t *testing.T) {
 	}
 }
 
+// Off is for incidents: a call that waits for its retry when the switch is turned
+// does not send it.
+func TestMode_offStopsTheRetriesOfCallsUnderWay(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		at     time.Duration // when it is switched off; attempts take 20 ms, waits 50 ms
+		sent   int
+		ledger []string
+	}{
+		{"in the first attempt", 10 * ms, 1, nil},
+		{"in the first wait", 30 * ms, 1, []string{"failure Unavailable 1", "grant Unavailable 1", "settle Unavailable 1 abandoned"}},
+		{"in the second attempt", 80 * ms, 2, []string{"failure Unavailable 1", "grant Unavailable 1", "settle Unavailable 1 failed"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := rpctest.New()
+				s.Script(rpctest.Method, rpctest.After(20*ms, rpctest.Unavailable()))
+				ledger, journal := &budgetLedger{grants: -1}, &callJournal{}
+				r := newRetrier(t, ledger.option(), retrybudget.WithObserver(journal),
+					retrybudget.WithPolicy(retrybudget.Policy{MaxAttempts: 9, Backoff: exact(50*ms, 1)}))
+				var inner error
+				cc := s.Dial(t, with(r, func(a attemptSeen) error {
+					inner = a.send(a.ctx)
+					return inner
+				})...)
+				time.AfterFunc(test.at, func() { assert.NoError(t, r.SetMode(retrybudget.Off)) })
+
+				err := rpctest.Call(t.Context(), cc)
+
+				require.Equal(t, codes.Unavailable, status.Code(err))
+				assert.Same(t, inner, err)
+				assert.Equal(t, test.sent, s.Attempts(""))
+				assert.Len(t, journal.retries, test.sent-1)
+				assert.Equal(t, []retrybudget.Reason{retrybudget.ReasonDisabled}, journal.reasons())
+				assert.Equal(t, test.ledger, ledger.read())
+			})
+		})
+	}
+}
+
 // Switching while calls run is safe, and each of them ends one way or another.
 func TestMode_switchingUnderLoad(t *testing.T) {
 	t.Parallel()

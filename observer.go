@@ -22,7 +22,8 @@ type Observer interface {
 	// that the wait for one was cut short. In [Observe] mode it also reports
 	// what the budget would have refused; see [RefusalEvent].
 	RetryRefused(RefusalEvent)
-	// CallEnded says that a call is over, once per call.
+	// CallEnded says that a call is over, once per call. Calls that an invalid
+	// call option kept from starting are not reported.
 	CallEnded(CallEvent)
 	// Warned reports a setting that works against this library, once for each
 	// method and kind.

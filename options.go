@@ -74,6 +74,8 @@ type builder struct {
 	methods             map[string]Policy
 	budget              BudgetFactory
 	maxKeys             int
+	replayCall          int
+	replayTotal         int
 	strict              bool
 	strictNonIdempotent bool
 	errs                []error
@@ -89,6 +91,8 @@ func build(opts []Option) (*builder, error) {
 		methods: map[string]Policy{},
 		budget:  PerMethod(TokenBucketConfig{}),
 		maxKeys: defaultMaxKeys,
+
+		replayCall: defaultReplayPerCall, replayTotal: defaultReplayTotal,
 	}
 	for i, o := range opts {
 		if o == nil {
@@ -246,6 +250,21 @@ func WithMaxKeys(n int) Option {
 			b.fail(fmt.Errorf("retrybudget: WithMaxKeys %d is not in 1..%d", n, 1<<20))
 		}
 		b.maxKeys = n
+	})
+}
+
+// WithReplayLimits bounds the bytes that streams keep of what the application
+// sent, to send it again on a retry: perCall for one stream, total for all of the
+// Retrier's together. A stream that would exceed a limit goes on but is not
+// retried any more. grpc.MaxRetryRPCBufferSize overrides perCall for a call.
+// Default 256 KiB and 16 MiB; 0 keeps nothing, so that streams are retried only
+// until their first message was sent.
+func WithReplayLimits(perCall, total int) Option {
+	return optionFunc(func(b *builder) {
+		if perCall < 0 || total < 0 {
+			b.fail(fmt.Errorf("retrybudget: WithReplayLimits perCall %d or total %d is negative", perCall, total))
+		}
+		b.replayCall, b.replayTotal = perCall, total
 	})
 }
 

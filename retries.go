@@ -17,8 +17,8 @@ type retries struct {
 	call            // a copy, so that calls without a failure stay off the heap
 	began time.Time // of the call, with an observer
 
-	granted bool  // the budget granted the attempt under way and was not told its end
-	grant   Cause // what it was asked with
+	granted Budget // granted the attempt under way and was not told its end
+	grant   Cause  // what it was asked with
 
 	step     int           // place in the backoff; a pushback resets it
 	previous time.Duration // the last backoff wait, likewise
@@ -35,7 +35,8 @@ type attemptEnd struct {
 	trailer metadata.MD
 	// timeout is the attempt's own timeout if that ended it, else 0.
 	timeout   time.Duration
-	committed bool // a stream gave something to the application
+	committed bool // a stream can no longer be retried
+	delivered bool // it gave the application a message
 }
 
 // next decides what follows the failed attempt under way. It returns true when
@@ -48,10 +49,15 @@ func (t *retries) next(end attemptEnd) (bool, error) {
 	f := t.examine(end)
 	t.record(f.record)
 	t.settle(f.outcome)
+	if t.key.dropped.Load() { // or the name would draw on two budgets
+		t.key = t.r.keyOf(t.set.cfg, t.target(), t.method)
+	}
 	if f.counts && !t.disabled() {
 		t.key.budget.RecordFailure(f.cause)
 	}
-	if t.attempt == 1 && f.success {
+	// A caller that has seen enough of a stream cancels it; that is no failure.
+	enough := end.delivered && f.caller == ReasonCanceled
+	if t.attempt == 1 && (f.success || enough) {
 		t.key.budget.RecordSuccess()
 	}
 	q := question{
@@ -75,16 +81,18 @@ func (t *retries) next(end attemptEnd) (bool, error) {
 		t.settle(Abandoned)
 		f.waiting = true
 	}
-	err := t.finalError(&f, reason)
+	err := f.record.Err
+	if !end.committed {
+		err = t.finalError(&f, reason)
+	}
 	t.report(&f, reason, err)
 	return false, err
 }
 
 // take asks the budget for a retry after f.
 func (t *retries) take(f *failure) bool {
-	t.granted = t.key.budget.TryTake(f.cause)
-	t.grant = f.cause
-	if t.granted {
+	if t.key.budget.TryTake(f.cause) {
+		t.granted, t.grant = t.key.budget, f.cause
 		return true
 	}
 	if t.set.cfg.mode != Observe {
@@ -99,9 +107,9 @@ func (t *retries) take(f *failure) bool {
 // settle tells the budget how the attempt under way ended, if it granted it and
 // has not been told.
 func (t *retries) settle(o Outcome) {
-	if t.granted {
-		t.granted = false
-		t.key.budget.Settle(t.grant, o)
+	if b := t.granted; b != nil {
+		t.granted = nil
+		b.Settle(t.grant, o)
 	}
 }
 
@@ -206,16 +214,25 @@ func (t *retries) startNext(f *failure, wait time.Duration) {
 	}
 }
 
-// succeeded ends the call with the attempt under way, a retry that ended OK.
+// answered says that the attempt under way gave what the call is for: a unary
+// reply, or the first message of a stream.
+func (t *retries) answered() {
+	t.settle(Succeeded)
+	if t.timed {
+		t.key.latency.record(time.Since(t.started), t.r.now())
+	}
+}
+
+// succeeded ends the call with OK.
 func (t *retries) succeeded() {
 	t.settle(Succeeded)
-	if !t.timed {
-		return
+	if t.attempt == 1 {
+		t.key.budget.RecordSuccess()
+		t.began = t.started
 	}
-	took := time.Since(t.started)
-	t.key.latency.record(took, t.r.now())
 	if t.set.cfg.observer != nil {
-		t.ended(NoReason, nil, AttemptRecord{Attempt: t.attempt, Wait: t.wait, Duration: took}, t.records)
+		last := AttemptRecord{Attempt: t.attempt, Wait: t.wait, Duration: time.Since(t.started)}
+		t.ended(NoReason, nil, last, t.records)
 	}
 }
 

@@ -133,17 +133,23 @@ func (b *both) Settle(c Cause, o Outcome) {
 	b.second.Settle(c, o)
 }
 
-// Level returns the smaller of the two levels and of the two capacities: what
-// both together would grant.
-func (b *both) Level() (tokens, capacity float64) {
+// level returns the smaller of the two levels and of the two capacities: what
+// both together would grant. A part that reports none does not count.
+func (b *both) level() (tokens, capacity float64, ok bool) {
 	t1, c1, ok1 := levelOf(b.first)
 	t2, c2, ok2 := levelOf(b.second)
 	switch {
 	case !ok1:
-		return t2, c2
+		return t2, c2, ok2
 	case !ok2:
-		return t1, c1
+		return t1, c1, true
 	default:
-		return min(t1, t2), min(c1, c2)
+		return min(t1, t2), min(c1, c2), true
 	}
+}
+
+// Level is level for those who wrap a budget of Both; see [LevelReporter].
+func (b *both) Level() (tokens, capacity float64) {
+	tokens, capacity, _ = b.level()
+	return tokens, capacity
 }

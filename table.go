@@ -24,13 +24,17 @@ const defaultMaxKeys = 1024
 type table[V any] struct {
 	limit   int
 	drop    func(old, fresh V) bool
+	dropped func(old V) // told of each value dropped; may be nil
 	seed    maphash.Seed
 	added   atomic.Uint64
 	common  atomic.Pointer[node[V]]
 	buckets [256]atomic.Pointer[node[V]]
 
-	mu   sync.Mutex // guards size and every change of a link
+	mu   sync.Mutex // guards what follows, and every change of a link
 	size int
+	// full is how many names still go to the common value without a search for
+	// room: one that found none is not worth repeating for each of them.
+	full int
 }
 
 type node[V any] struct {
@@ -66,39 +70,45 @@ func (t *table[V]) get(target, name string) *node[V] {
 // drop runs without the lock, because it asks budgets that users wrote.
 func (t *table[V]) add(target, name string, fresh V) *node[V] {
 	for {
-		nodes := t.tryAdd(target, name, fresh)
-		if n := t.get(target, name); n != nil {
+		n, others := t.tryAdd(target, name, fresh)
+		if n != nil {
 			return n
 		}
 		var victim *node[V]
 		oldest := uint64(math.MaxUint64)
-		for _, n := range nodes {
+		for _, n := range others {
 			if used := n.used.Load(); used < oldest && t.drop(n.value, fresh) {
 				victim, oldest = n, used
 			}
 		}
 		if victim == nil {
+			t.noVictim(len(others))
 			return t.overflow(fresh)
 		}
 		t.remove(victim)
 	}
 }
 
-// tryAdd adds the node if there is room. If there is none it returns all nodes,
-// to choose one from.
-func (t *table[V]) tryAdd(target, name string, fresh V) []*node[V] {
+// tryAdd adds a node if there is room and returns it, or the one that is there
+// already. If there is no room it returns the nodes to choose a victim from,
+// none when a search found no victim a short while ago.
+func (t *table[V]) tryAdd(target, name string, fresh V) (*node[V], []*node[V]) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.get(target, name) != nil {
-		return nil
+	if n := t.get(target, name); n != nil {
+		return n, nil
 	}
 	if t.size >= t.limit {
+		if t.full > 0 {
+			t.full--
+			return nil, nil
+		}
 		nodes := make([]*node[V], 0, t.size)
 		t.each(func(n *node[V]) bool {
 			nodes = append(nodes, n)
 			return true
 		})
-		return nodes
+		return nil, nodes
 	}
 	n := &node[V]{target: target, name: name, value: fresh}
 	n.used.Store(t.added.Add(1))
@@ -106,7 +116,16 @@ func (t *table[V]) tryAdd(target, name string, fresh V) []*node[V] {
 	n.next.Store(head.Load())
 	head.Store(n)
 	t.size++
-	return nil
+	return n, nil
+}
+
+// noVictim notes that a search among so many nodes found none to drop.
+func (t *table[V]) noVictim(searched int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if searched > 0 {
+		t.full = t.limit
+	}
 }
 
 // remove unlinks n if it is still there. Readers that stand on it go on to its
@@ -118,6 +137,10 @@ func (t *table[V]) remove(n *node[V]) {
 		if link.Load() == n {
 			link.Store(n.next.Load())
 			t.size--
+			t.full = 0
+			if t.dropped != nil {
+				t.dropped(n.value)
+			}
 			return
 		}
 	}
@@ -145,11 +168,15 @@ func (t *table[V]) each(yield func(*node[V]) bool) {
 
 // levelOf returns the level of a budget that reports one.
 func levelOf(b Budget) (tokens, capacity float64, ok bool) {
-	if r, has := b.(LevelReporter); has {
-		tokens, capacity = r.Level()
+	switch b := b.(type) {
+	case *both:
+		return b.level()
+	case LevelReporter:
+		tokens, capacity = b.Level()
 		return tokens, capacity, true
+	default:
+		return 0, 0, false
 	}
-	return 0, 0, false
 }
 
 // holdsNoLess reports whether old may be dropped for fresh without refilling
@@ -157,9 +184,6 @@ func levelOf(b Budget) (tokens, capacity float64, ok bool) {
 // A budget that keeps its level to itself is only dropped when the factory would
 // hand out the very same one again.
 func holdsNoLess(old, fresh Budget) bool {
-	if same(old, fresh) {
-		return true
-	}
 	o, okOld := old.(*both)
 	f, okFresh := fresh.(*both)
 	if okOld && okFresh {
@@ -167,7 +191,10 @@ func holdsNoLess(old, fresh Budget) bool {
 	}
 	has, _, okOld := levelOf(old)
 	would, _, okFresh := levelOf(fresh)
-	return okOld && okFresh && has >= would
+	if okOld && okFresh {
+		return has >= would
+	}
+	return same(old, fresh)
 }
 
 // same reports whether a and b are one budget. User types need not be

@@ -122,7 +122,7 @@ func (b *TokenBucket) RecordFailure(Cause) {}
 
 // TryTake takes the price of one retry if the bucket holds it.
 func (b *TokenBucket) TryTake(c Cause) bool {
-	price := b.price(c)
+	price := b.price(c.Exhausted)
 	if price == 0 {
 		return false
 	}
@@ -145,7 +145,7 @@ func (b *TokenBucket) Settle(c Cause, o Outcome) {
 	}
 	for {
 		level := b.level.Load()
-		if b.level.CompareAndSwap(level, min(level+b.price(c), b.capacity)) {
+		if b.level.CompareAndSwap(level, min(level+b.price(c.Exhausted), b.capacity)) {
 			return
 		}
 	}
@@ -156,8 +156,8 @@ func (b *TokenBucket) Level() (tokens, capacity float64) {
 	return float64(b.level.Load()) / milli, float64(b.capacity) / milli
 }
 
-func (b *TokenBucket) price(c Cause) int64 {
-	if c.Exhausted {
+func (b *TokenBucket) price(exhausted bool) int64 {
+	if exhausted {
 		return min(hintedPrice*milli, b.capacity)
 	}
 	return min(milli, b.capacity)

@@ -87,6 +87,7 @@ func (u *unaryCall) retry(end attemptEnd) error {
 		resetTargets(u.opts)
 		end = u.resend(&t)
 		if end.err == nil {
+			t.answered()
 			t.succeeded()
 			return nil
 		}

@@ -92,7 +92,8 @@ func TestUnary_deadlineInALaterAttemptKeepsTheServersError(t *testing.T) {
 		r := newRetrier(t, ledger.option(), retrybudget.WithObserver(journal),
 			retrybudget.WithPolicy(retrybudget.Policy{Backoff: exact(100*time.Millisecond, 1)}))
 		cc := s.Dial(t, r.DialOptions()...)
-		ctx, cancel := context.WithTimeout(t.Context(), 350*time.Millisecond)
+		why := errors.New("the page is late")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 350*time.Millisecond, why)
 		defer cancel()
 		start := time.Now()
 
@@ -103,6 +104,7 @@ func TestUnary_deadlineInALaterAttemptKeepsTheServersError(t *testing.T) {
 		assert.Equal(t, codes.DeadlineExceeded, status.Code(err))
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.ErrorIs(t, err, retrybudget.ErrDeadline)
+		assert.ErrorIs(t, err, why)
 		for _, part := range []string{"Unavailable", "shard 7 down", "2 attempts"} {
 			assert.ErrorContains(t, err, part)
 			assert.Contains(t, status.Convert(err).Message(), part, "what a server in between would pass on")

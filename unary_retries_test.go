@@ -219,3 +219,37 @@ func TestUnary_policyOfMethodThenServiceThenDefault(t *testing.T) {
 		}
 	})
 }
+
+// Each of the shorthands has a Retrier, and so a budget, of its own; one Retrier
+// on two connections has one.
+func TestUnary_shorthandsShareNoBudget(t *testing.T) {
+	t.Parallel()
+	one := retrybudget.WithBudget(retrybudget.PerMethod(retrybudget.TokenBucketConfig{Capacity: 1, Initial: 1}))
+	for name, test := range map[string]struct {
+		interceptors func(t *testing.T) [2]grpc.UnaryClientInterceptor
+		attempts     int
+	}{
+		"two shorthands": {func(*testing.T) [2]grpc.UnaryClientInterceptor {
+			return [2]grpc.UnaryClientInterceptor{retrybudget.UnaryClientInterceptor(one), retrybudget.UnaryClientInterceptor(one)}
+		}, 4},
+		"one Retrier": {func(t *testing.T) [2]grpc.UnaryClientInterceptor {
+			t.Helper()
+			r, err := retrybudget.New(one)
+			require.NoError(t, err)
+			return [2]grpc.UnaryClientInterceptor{r.UnaryClientInterceptor(), r.UnaryClientInterceptor()}
+		}, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := rpctest.New()
+				s.Script(rpctest.Method, rpctest.Unavailable())
+				l := s.Start(t)
+				for _, i := range test.interceptors(t) {
+					require.Error(t, rpctest.Call(t.Context(), l.Dial(t, grpc.WithUnaryInterceptor(i))))
+				}
+				assert.Equal(t, test.attempts, s.Attempts(""))
+			})
+		})
+	}
+}

@@ -42,13 +42,14 @@ type Server struct {
 
 	mu      sync.Mutex
 	scripts map[string][]Step
+	streams map[string][]func(grpc.ServerStream) error
 	seen    map[string]int // attempts by method and call id
 	entries []Entry
 }
 
 // New returns a server without a script: every method answers OK.
 func New() *Server {
-	return &Server{scripts: map[string][]Step{}, seen: map[string]int{}}
+	return &Server{scripts: map[string][]Step{}, streams: map[string][]func(grpc.ServerStream) error{}, seen: map[string]int{}}
 }
 
 // Script sets the answers of a method: one step for each attempt of a logical
@@ -102,6 +103,9 @@ func (s *Server) handle(_ any, stream grpc.ServerStream) error {
 	defer s.Live.Add(-1)
 	ctx := stream.Context()
 	method, _ := grpc.MethodFromServerStream(stream)
+	if handled, err := s.handleStream(stream, method); handled {
+		return err
+	}
 	md, _ := metadata.FromIncomingContext(ctx)
 	e := Entry{Method: method, MD: md, At: time.Now(), Finished: ctx.Done()}
 	if v := md.Get(CallID); len(v) > 0 {

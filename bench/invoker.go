@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	quickstartv1 "github.com/retrybudget/retrybudget/proto/retrybudget/quickstart/v1"
+)
+
+// The most allocations that the interceptor may make for a call.
+const (
+	maxSuccessAllocs = 1
+	maxRetriedAllocs = 16
+)
+
+// invokerSections measure interceptors alone, around an invoker that does
+// nothing: what is left is their own cost.
+func invokerSections() []section {
+	success := section{name: "invoker/success", bare: bareName, contestants: []contestant{
+		{bareName, invokerSubject(nil, 0), -1},
+		{retrybudget, invokerSubject(retrybudgetDeposits, 0), maxSuccessAllocs},
+		{retrybudget + ", bucket full", invokerSubject(retrybudgetDefault, 0), maxSuccessAllocs},
+		{middleware, invokerSubject(middlewareInterceptor, 0), -1},
+		{failsafe, invokerSubject(failsafeInterceptor, 0), -1},
+	}}
+	retried := section{name: "invoker/fails-twice", bare: bareName, contestants: []contestant{
+		{bareName, invokerSubject(nil, 2), -1},
+		{retrybudget, invokerSubject(retrybudgetUnlimited, 2), maxRetriedAllocs},
+		{middleware, invokerSubject(middlewareInterceptor, 2), -1},
+		{failsafe, invokerSubject(failsafeInterceptor, 2), -1},
+	}}
+	return []section{success, retried}
+}
+
+var (
+	errUnavailable = status.Error(codes.Unavailable, "unavailable")
+	errNotRetried  = errors.New("bench: the call was not retried as it should be")
+)
+
+// invokerSubject calls an interceptor, or the invoker itself if there is none,
+// as a generated stub would: with two call options, on a real connection that
+// is never used. The first fails attempts of every call are UNAVAILABLE.
+func invokerSubject(build func() (grpc.UnaryClientInterceptor, error), fails int) func() (subject, error) {
+	return func() (subject, error) {
+		intercept := tryUntilOK
+		if build != nil {
+			var err error
+			if intercept, err = build(); err != nil {
+				return subject{}, err
+			}
+		}
+		cc, err := grpc.NewClient("passthrough:///bench", grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			return subject{}, err
+		}
+		run := func(n int) error { return runInvoker(intercept, cc, fails, n) }
+		return subject{run: run, close: func() { _ = cc.Close() }}, nil
+	}
+}
+
+func runInvoker(intercept grpc.UnaryClientInterceptor, cc *grpc.ClientConn, fails, n int) error {
+	attempts := 0
+	invoke := func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
+		attempts++
+		if attempts%(fails+1) != 0 {
+			return errUnavailable
+		}
+		return nil
+	}
+	ctx := context.Background()
+	if fails > 0 {
+		ctx = metadata.AppendToOutgoingContext(ctx, "request-id", "4f2a", "tenant", "seven")
+	}
+	req, reply := new(quickstartv1.GetStockRequest), new(quickstartv1.GetStockResponse)
+	var header metadata.MD
+	opts := []grpc.CallOption{grpc.StaticMethod(), grpc.Header(&header)}
+	for range n {
+		if err := intercept(ctx, quickstartv1.InventoryService_GetStock_FullMethodName, req, reply, cc, invoke, opts...); err != nil {
+			return err
+		}
+	}
+	if attempts != n*(fails+1) {
+		return errNotRetried
+	}
+	return nil
+}
+
+// tryUntilOK is the least that can be done: it looks at nothing and stops for
+// nothing but success.
+func tryUntilOK(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	for invoker(ctx, method, req, reply, cc, opts...) != nil { //nolint:revive // the condition is the work
+	}
+	return nil
+}

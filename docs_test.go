@@ -1,0 +1,160 @@
+package retrybudget_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/retrybudget/retrybudget"
+)
+
+func TestReadme_snippetIsExampleNew(t *testing.T) {
+	t.Parallel()
+	_, after, _ := strings.Cut(readText(t, "README.md"), "\n```go\n")
+	snippet, _, found := strings.Cut(after, "```")
+
+	require.True(t, found, "README.md has no block of Go code")
+	assert.Equal(t, bodyOf(t, "example_test.go", "ExampleNew"), snippet)
+}
+
+func TestReadme_listsTheReasonsInOrder(t *testing.T) {
+	t.Parallel()
+	var want []string
+	for _, r := range retrybudget.Reasons() {
+		want = append(want, r.String())
+	}
+
+	assert.Equal(t, want, firstColumn(t, "README.md", "What the caller gets back"))
+}
+
+func TestContributing_tableListsTheRoot(t *testing.T) {
+	t.Parallel()
+	listed := firstColumn(t, "CONTRIBUTING.md", "Where things are")
+	for _, name := range listed {
+		info, err := os.Stat(name)
+		if assert.NoError(t, err, "listed in CONTRIBUTING.md") {
+			assert.Equal(t, info.IsDir(), strings.HasSuffix(name, "/"), "%s: folders end in a slash", name)
+		}
+	}
+	entries, err := os.ReadDir(".")
+	require.NoError(t, err)
+	for _, e := range entries {
+		name := e.Name()
+		switch {
+		case e.IsDir() && !strings.HasPrefix(name, "."):
+			assert.Contains(t, listed, name+"/")
+		case strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go"):
+			assert.Contains(t, listed, name)
+		}
+	}
+}
+
+func TestDocs_linksLeadSomewhere(t *testing.T) {
+	t.Parallel()
+	for _, doc := range documents(t) {
+		for _, m := range link.FindAllStringSubmatch(withoutCode(readText(t, doc)), -1) {
+			path, anchor := m[1], m[2]
+			if strings.Contains(path, "://") {
+				continue
+			}
+			target := filepath.Join(filepath.Dir(doc), path)
+			if path == "" {
+				target = doc
+			}
+			if !assert.FileExistsf(t, target, "%s links to it", doc) {
+				// A folder has no anchors.
+				continue
+			}
+			if anchor != "" {
+				assert.Containsf(t, anchorsOf(readText(t, target)), anchor, "%s links to it in %s", doc, target)
+			}
+		}
+	}
+}
+
+var (
+	// link finds the path and the anchor of a Markdown link.
+	link = regexp.MustCompile(`\]\(([^)#\s]*)#?([^)\s]*)\)`)
+	// row finds the name in the first cell of a table's row.
+	row = regexp.MustCompile("(?m)^\\| `([^`]+)` +\\|")
+	// heading finds a heading's text.
+	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	// code finds blocks and spans of code.
+	code = regexp.MustCompile("(?s)\n```.*?\n```|`[^`\n]*`")
+)
+
+// documents returns all Markdown files of the repository.
+func documents(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	require.NoError(t, filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if d.IsDir() && path != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata") {
+			return fs.SkipDir
+		}
+		if filepath.Ext(path) == ".md" {
+			all = append(all, path)
+		}
+		return err
+	}))
+	require.Contains(t, all, "README.md")
+	return all
+}
+
+func readText(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	require.NoError(t, err)
+	return string(text)
+}
+
+func withoutCode(markdown string) string { return code.ReplaceAllString(markdown, "") }
+
+// anchorsOf returns the anchors of a document's headings, as GitHub makes them.
+func anchorsOf(markdown string) []string {
+	var all []string
+	drop := regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+	for _, m := range heading.FindAllStringSubmatch(markdown, -1) {
+		all = append(all, strings.ReplaceAll(drop.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
+	}
+	return all
+}
+
+// firstColumn returns the names in the first column of a section's tables.
+func firstColumn(t *testing.T, name, title string) []string {
+	t.Helper()
+	_, section, found := strings.Cut(readText(t, name), "\n## "+title+"\n")
+	require.True(t, found, "%s has no section %q", name, title)
+	section, _, _ = strings.Cut(section, "\n## ")
+	var all []string
+	for _, m := range row.FindAllStringSubmatch(section, -1) {
+		assert.NotContains(t, all, m[1], "twice")
+		all = append(all, m[1])
+	}
+	return all
+}
+
+// bodyOf returns the lines of a function's body, without the indentation that
+// all of them have.
+func bodyOf(t *testing.T, file, name string) string {
+	t.Helper()
+	set := token.NewFileSet()
+	parsed, err := parser.ParseFile(set, file, nil, parser.SkipObjectResolution)
+	require.NoError(t, err)
+	for _, d := range parsed.Decls {
+		if f, ok := d.(*ast.FuncDecl); ok && f.Name.Name == name {
+			text := readText(t, file)[set.Position(f.Body.Lbrace).Offset+2 : set.Position(f.Body.Rbrace).Offset]
+			return strings.ReplaceAll(strings.TrimPrefix(text, "\t"), "\n\t", "\n")
+		}
+	}
+	require.Failf(t, "no such function", "%s in %s", name, file)
+	return ""
+}

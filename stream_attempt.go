@@ -1,0 +1,175 @@
+package retrybudget
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+)
+
+// streamAttempt is one attempt of a stream. Fields that mu of its stream guards
+// say so; the others do not change after the attempt was opened.
+type streamAttempt struct {
+	cs      grpc.ClientStream
+	cancel  context.CancelCauseFunc
+	timeout time.Duration // the attempt's own, 0 for none
+	timer   *time.Timer   // enforces it until commit
+	// ready is closed when the replay of what the application had sent before
+	// this attempt is over; nil when there was nothing to replay.
+	ready chan struct{}
+	// over is closed when it is known what becomes of the attempt: replaced,
+	// committed, or the end of the call.
+	over chan struct{}
+
+	decided   bool  // over is closed; guarded by mu
+	abandoned bool  // another attempt takes its place; guarded by mu
+	timedOut  bool  // timeout ended it; guarded by mu
+	finished  bool  // grpc-go has written the targets; guarded by mu
+	stray     error // grpc-go ended it outside any call of ours; guarded by mu
+
+	// Where grpc-go writes what grpc.Header, grpc.Trailer and grpc.Peer ask
+	// for. The caller's own targets get the last attempt's at the end.
+	option  attemptOption
+	header  metadata.MD
+	trailer metadata.MD
+	peer    peer.Peer
+}
+
+// errAttemptTimeout is the cause of an attempt context that its timeout ended.
+var errAttemptTimeout = errors.New("retrybudget: attempt timeout")
+
+// errAbandoned is the cause of an attempt context whose attempt is over.
+var errAbandoned = errors.New("retrybudget: attempt is over")
+
+// open makes the attempt under way. On error, the attempt returned has no
+// stream. Whoever holds the token calls it.
+func (s *clientStream) open() (a *streamAttempt, err error) {
+	a = &streamAttempt{over: make(chan struct{}), timeout: s.t.attemptTimeout()}
+	ctx, cancel := context.WithCancelCause(s.t.attemptContext())
+	a.cancel = cancel
+	panicked := true
+	defer func() {
+		if panicked || err != nil {
+			s.abandon(a)
+		}
+		if panicked {
+			s.t.settle(Failed)
+		}
+	}()
+	if a.timeout > 0 {
+		a.timer = time.AfterFunc(a.timeout, func() { s.attemptTimedOut(a) })
+	}
+	a.cs, err = s.streamer(ctx, s.desc, s.t.cc, s.t.method, s.attemptOptions(a)...)
+	panicked = false
+	return a, err
+}
+
+// attemptOptions returns the options that an attempt carries: the caller's, with
+// targets and OnFinish replaced by the attempt's own.
+func (s *clientStream) attemptOptions(a *streamAttempt) []grpc.CallOption {
+	pass := passOn(make([]grpc.CallOption, 0, len(s.opts)+2), s.opts)
+	for i, o := range pass {
+		switch o.(type) {
+		case grpc.HeaderCallOption:
+			pass[i] = grpc.Header(&a.header)
+		case grpc.TrailerCallOption:
+			pass[i] = grpc.Trailer(&a.trailer)
+		case grpc.PeerCallOption:
+			pass[i] = grpc.Peer(&a.peer)
+		}
+	}
+	a.option = attemptOption{TrailerCallOption: grpc.TrailerCallOption{TrailerAddr: &a.trailer}, r: s.t.r}
+	return append(pass, &a.option, grpc.OnFinish(func(err error) { s.attemptFinished(a, err) }))
+}
+
+// attemptTimedOut cancels an attempt whose time is up, unless it was committed
+// first: a stream that lives is never killed by it.
+func (s *clientStream) attemptTimedOut(a *streamAttempt) {
+	s.mu.Lock()
+	late := a.decided || a.abandoned
+	a.timedOut = !late
+	s.mu.Unlock()
+	if !late {
+		a.cancel(errAttemptTimeout)
+	}
+}
+
+// abandon ends an attempt at once, so that its handler on the server ends too.
+// It reports whether the call was committed to it.
+func (s *clientStream) abandon(a *streamAttempt) (committed bool) {
+	s.mu.Lock()
+	a.abandoned = true
+	committed = s.committed
+	s.mu.Unlock()
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+	a.cancel(errAbandoned)
+	return committed
+}
+
+// attemptFinished is each attempt's OnFinish. When grpc-go ends the stream
+// because the caller's context ended or the connection closed, the application
+// may never call again, so this is where the call ends.
+func (s *clientStream) attemptFinished(a *streamAttempt, err error) {
+	stray := err != nil && (s.ctx.Err() != nil || isClosing(statusOf(err)))
+	s.mu.Lock()
+	a.finished = true
+	if stray {
+		a.stray = err
+	}
+	s.mu.Unlock()
+	if stray {
+		s.reap()
+	}
+}
+
+// reap ends the call when its attempt ended outside any call of ours. While
+// somebody holds the token, that is left to them: they see the end themselves,
+// or come here on release.
+func (s *clientStream) reap() {
+	for {
+		s.mu.Lock()
+		a := s.current
+		stray := a != nil && a.stray != nil && !s.ended
+		s.mu.Unlock()
+		if !stray {
+			return
+		}
+		select {
+		case s.token <- struct{}{}:
+		default:
+			return
+		}
+		if !s.isOver(a) {
+			s.failed(a, a.stray)
+		}
+		<-s.token
+	}
+}
+
+// isOver reports whether a is no longer the attempt that the call is about.
+func (s *clientStream) isOver(a *streamAttempt) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended || s.current != a
+}
+
+// decideLocked says that it is known what becomes of a. mu is held.
+func (a *streamAttempt) decideLocked() {
+	if !a.decided {
+		a.decided = true
+		close(a.over)
+	}
+}
+
+// waitReady waits until the replay is over, so that what the application sends
+// comes after it. The replay of an attempt that is given up is soon over too.
+func (a *streamAttempt) waitReady() {
+	if a.ready != nil {
+		<-a.ready
+	}
+}

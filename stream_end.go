@@ -1,0 +1,84 @@
+package retrybudget
+
+import (
+	"io"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/peer"
+)
+
+// end ends a call that is committed to a, after err (nil for a complete answer,
+// io.EOF for OK), unless it has ended already. It returns what the application
+// gets.
+func (s *clientStream) end(a *streamAttempt, err error) error {
+	s.token <- struct{}{}
+	defer s.release()
+	_, done := s.state()
+	switch {
+	case done && err != nil:
+		return s.final
+	case done:
+		return nil
+	case err == nil || err == io.EOF:
+		s.finishOK(a)
+		return err
+	default:
+		return s.failed(a, err)
+	}
+}
+
+// finishOK ends the call with OK. The caller holds the token.
+func (s *clientStream) finishOK(a *streamAttempt) {
+	if _, done := s.state(); done {
+		return
+	}
+	s.t.succeeded()
+	s.finish(a, io.EOF)
+}
+
+// finish is the end of the call: final is what RecvMsg gives from now on. a is
+// the last attempt, which may have no stream. The caller holds the token.
+func (s *clientStream) finish(a *streamAttempt, final error) {
+	s.mu.Lock()
+	if s.current != nil {
+		s.current.decideLocked()
+	}
+	s.current, s.ended, s.final = a, true, final
+	s.freeLocked()
+	s.chosen.Store(nil)
+	finished := a.finished
+	s.mu.Unlock()
+	s.abandon(a)
+	if finished {
+		s.copyTargets(a)
+	}
+	if s.t.cancel != nil {
+		s.t.cancel()
+	}
+	err := final
+	if err == io.EOF {
+		err = nil
+	}
+	finish(s.opts, err)
+}
+
+// copyTargets gives the caller's grpc.Header, grpc.Trailer and grpc.Peer what
+// the last attempt got.
+func (s *clientStream) copyTargets(a *streamAttempt) {
+	for _, o := range s.opts {
+		switch o := o.(type) {
+		case grpc.HeaderCallOption:
+			if o.HeaderAddr != nil {
+				*o.HeaderAddr = a.header
+			}
+		case grpc.TrailerCallOption:
+			if o.TrailerAddr != nil {
+				*o.TrailerAddr = a.trailer
+			}
+		case grpc.PeerCallOption:
+			if o.PeerAddr != nil {
+				*o.PeerAddr = peer.Peer{Addr: a.peer.Addr, LocalAddr: a.peer.LocalAddr, AuthInfo: a.peer.AuthInfo}
+			}
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package retrybudget
+
+import (
+	"context"
+	"io"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+// RecvMsg receives the next message, retrying the stream while none was
+// delivered.
+func (s *clientStream) RecvMsg(m any) error {
+	if a := s.chosen.Load(); a != nil && s.delivered.Load() {
+		err := a.cs.RecvMsg(m)
+		if err == nil && s.desc.ServerStreams {
+			return nil
+		}
+		return s.end(a, err)
+	}
+	if _, done := s.state(); done {
+		return s.final
+	}
+	s.token <- struct{}{}
+	defer s.release()
+	for {
+		a, done := s.state()
+		if done {
+			return s.final
+		}
+		if s.pending != nil {
+			return s.deliverPending(a, m)
+		}
+		err := a.cs.RecvMsg(m)
+		switch err {
+		case nil:
+			if !s.deliver(a) {
+				continue // its timeout was first; what follows is its end
+			}
+			if !s.desc.ServerStreams {
+				s.finishOK(a)
+			}
+			return nil
+		case io.EOF:
+			s.finishOK(a)
+			return io.EOF
+		}
+		if err := s.failed(a, err); err != nil {
+			return err
+		}
+	}
+}
+
+// state returns the current attempt and whether the call has ended.
+func (s *clientStream) state() (*streamAttempt, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current, s.ended
+}
+
+// deliver commits the call to a, which has a message for the application. It
+// reports false if the attempt's timeout came first. The caller holds the token.
+func (s *clientStream) deliver(a *streamAttempt) bool {
+	s.mu.Lock()
+	ok := s.commitLocked(a)
+	s.mu.Unlock()
+	if ok && !s.delivered.Swap(true) {
+		s.t.answered()
+	}
+	return ok
+}
+
+// deliverPending gives the application the message that a broken send came
+// across. The caller holds the token.
+func (s *clientStream) deliverPending(a *streamAttempt, m any) error {
+	bytes := []byte(s.pending.ProtoReflect().GetUnknown())
+	s.pending = nil
+	message, ok := m.(proto.Message)
+	if !ok {
+		return s.failed(a, status.Errorf(codes.Internal, "retrybudget: cannot receive into a %T", m))
+	}
+	if err := proto.Unmarshal(bytes, message); err != nil {
+		return s.failed(a, status.Errorf(codes.Internal, "grpc: failed to unmarshal the received message: %v", err))
+	}
+	s.deliver(a)
+	if !s.desc.ServerStreams {
+		s.finishOK(a)
+	}
+	return nil
+}
+
+// commitLocked ends all retrying: what was kept is freed, the attempt's timeout
+// is lifted. It reports false when the attempt was given up before, by its
+// timeout or for another. mu is held.
+func (s *clientStream) commitLocked(a *streamAttempt) bool {
+	if a.timedOut || a.abandoned || s.ended {
+		return false
+	}
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+	s.committed = true
+	s.freeLocked()
+	a.decideLocked()
+	s.chosen.Store(a)
+	return true
+}
+
+func (s *clientStream) freeLocked() {
+	s.t.r.replayed.Add(-int64(s.bytes))
+	s.sent, s.bytes = nil, 0
+}
+
+// Header returns the response headers, which commits the call, or nil when the
+// stream ended without any.
+func (s *clientStream) Header() (metadata.MD, error) {
+	if a := s.chosen.Load(); a != nil {
+		return s.headerOf(a)
+	}
+	s.token <- struct{}{}
+	defer s.release()
+	for {
+		a, done := s.state()
+		if done || s.pending != nil {
+			return a.headers()
+		}
+		md, err := a.cs.Header()
+		switch {
+		case err != nil:
+		case md != nil:
+			if err = s.commitOrDrain(a); err == nil {
+				return md, nil
+			}
+		default:
+			err = s.recvStatus(a)
+		}
+		switch err {
+		case nil:
+			return nil, nil
+		case io.EOF:
+			s.finishOK(a)
+			return nil, nil
+		}
+		if s.failed(a, err) != nil {
+			return nil, nil // the status comes from RecvMsg
+		}
+	}
+}
+
+// headerOf returns the headers of the attempt that the call is committed to.
+func (s *clientStream) headerOf(a *streamAttempt) (metadata.MD, error) {
+	md, err := a.cs.Header()
+	if err != nil {
+		return nil, s.end(a, err)
+	}
+	return md, nil
+}
+
+// headers returns what came of them, at the end of a call.
+func (a *streamAttempt) headers() (metadata.MD, error) {
+	if a == nil || a.cs == nil {
+		return nil, nil
+	}
+	return a.cs.Header()
+}
+
+// Trailer returns the trailer metadata after the end of the stream, and nil
+// before.
+func (s *clientStream) Trailer() metadata.MD {
+	if a, done := s.state(); done && a != nil && a.cs != nil {
+		return a.cs.Trailer()
+	}
+	return nil
+}
+
+// Context returns the call's context before commit, the chosen attempt's after
+// it.
+func (s *clientStream) Context() context.Context {
+	s.mu.Lock()
+	a, committed := s.current, s.committed
+	s.mu.Unlock()
+	if committed && a != nil && a.cs != nil {
+		return a.cs.Context()
+	}
+	return s.ctx
+}

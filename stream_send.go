@@ -1,0 +1,222 @@
+package retrybudget
+
+import (
+	"context"
+	"io"
+
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+)
+
+// SendMsg sends a message, and keeps it for replay while the call is not
+// committed. It returns io.EOF when the stream has ended; RecvMsg says how.
+func (s *clientStream) SendMsg(m any) error {
+	if a := s.chosen.Load(); a != nil {
+		return s.sendChosen(a, m)
+	}
+	kept, canKeep := s.codec.keep(m)
+	for {
+		a, done := s.state()
+		if done {
+			return io.EOF
+		}
+		if s.chosen.Load() == a {
+			return s.sendChosen(a, m)
+		}
+		a.waitReady()
+		err := a.cs.SendMsg(m)
+		if err == nil {
+			if s.keep(a, kept, canKeep) {
+				return nil
+			}
+			err = io.EOF // the attempt was given up; if there is another, it gets the message
+		}
+		if !s.resend(a, err) {
+			return s.sendError(err)
+		}
+	}
+}
+
+func (s *clientStream) sendChosen(a *streamAttempt, m any) error {
+	a.waitReady()
+	err := a.cs.SendMsg(m)
+	if err != nil && err != io.EOF {
+		return s.end(a, err)
+	}
+	return err
+}
+
+// sendError returns what SendMsg gives for err once no attempt follows: io.EOF
+// if the server or the network ended the stream, an error of its own otherwise.
+func (s *clientStream) sendError(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != io.EOF && s.ended && s.final != io.EOF {
+		return s.final
+	}
+	return err
+}
+
+// keep remembers a message that was sent on a, or commits the call to a when
+// there is no room for it or no way to. It reports false when a was given up in
+// the meantime.
+func (s *clientStream) keep(a *streamAttempt, m sentMessage, can bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case a.abandoned || a.timedOut || s.current != a:
+		return s.ended
+	case s.committed:
+		return true
+	case can && s.bytes+m.cost() <= s.limit && s.t.r.reserve(m.cost()):
+		s.sent = append(s.sent, m)
+		s.bytes += m.cost()
+		return true
+	default:
+		return s.commitLocked(a)
+	}
+}
+
+// resend finds out what a send that failed with err means. It reports true when
+// another attempt took the place of a, so that the message is to be sent there.
+//
+// Only the status of a, which RecvMsg gives, says whether it can be retried. If
+// the application is receiving, that decides; otherwise it is received here.
+// Once this reported false for io.EOF the call is not retried any more: the
+// application stops sending, and a later attempt would get half of what it meant
+// to send.
+func (s *clientStream) resend(a *streamAttempt, err error) bool {
+	select {
+	case <-a.over:
+		return s.isReplaced(a)
+	case s.token <- struct{}{}:
+	}
+	defer s.release()
+	s.mu.Lock()
+	decided := a.decided
+	s.mu.Unlock()
+	if decided {
+		return s.isReplaced(a)
+	}
+	if err == io.EOF {
+		err = s.recvStatus(a)
+	}
+	switch err {
+	case nil: // messages are pending; the application gets them, and the status
+		return false
+	case io.EOF:
+		s.finishOK(a)
+		return false
+	}
+	return s.failed(a, err) == nil
+}
+
+// isReplaced reports whether another attempt took the place of a.
+func (s *clientStream) isReplaced(a *streamAttempt) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.ended && s.current != a
+}
+
+// recvStatus returns the status of a, whose stream is broken: io.EOF for OK. If
+// there may be a message before the status it commits the call and returns nil.
+// The caller holds the token.
+//
+// With the standard codec a message is received into an empty one, which keeps
+// all its bytes for the application. Other codecs do not allow that; there, no
+// headers mean that there is no message.
+func (s *clientStream) recvStatus(a *streamAttempt) error {
+	m := &emptypb.Empty{}
+	if !s.codec.proto {
+		if md, err := a.cs.Header(); err != nil || md != nil {
+			return s.commitOrDrain(a)
+		}
+		return a.cs.RecvMsg(m)
+	}
+	if err := a.cs.RecvMsg(m); err != nil {
+		return err
+	}
+	if err := s.commitOrDrain(a); err != nil {
+		return err
+	}
+	s.pending = m
+	return nil
+}
+
+// commitOrDrain commits the call to a. If the attempt's timeout was first, it
+// waits for the end of the attempt instead and returns CANCELLED, which is what
+// such an attempt ends with. The caller holds the token.
+func (s *clientStream) commitOrDrain(a *streamAttempt) error {
+	s.mu.Lock()
+	ok := s.commitLocked(a)
+	s.mu.Unlock()
+	if ok {
+		return nil
+	}
+	for a.cs.RecvMsg(&emptypb.Empty{}) == nil {
+	}
+	return status.FromContextError(context.Canceled).Err()
+}
+
+// CloseSend says that the application sends no more. Every attempt that follows
+// is told as well.
+func (s *clientStream) CloseSend() error {
+	s.mu.Lock()
+	s.halfClosed = true
+	a, done := s.current, s.ended
+	s.mu.Unlock()
+	if done {
+		return nil
+	}
+	a.waitReady()
+	return a.cs.CloseSend()
+}
+
+// replaceBy makes a the current attempt and sends it all that the application
+// has sent. The caller holds the token.
+//
+// On a bidirectional stream the server may not read on before its answers are
+// received, so there the replay runs beside the receiver, in the one goroutine
+// of this package; it ends with the attempt.
+func (s *clientStream) replaceBy(a *streamAttempt) {
+	s.mu.Lock()
+	before := s.current
+	s.current = a
+	sent, halfClosed := s.sent, s.halfClosed
+	if len(sent) > 0 || halfClosed {
+		a.ready = make(chan struct{})
+	}
+	if before != nil {
+		before.decideLocked()
+	}
+	s.mu.Unlock()
+	switch {
+	case a.ready == nil:
+	case s.desc.ClientStreams && s.desc.ServerStreams:
+		go s.replay(a, sent, halfClosed)
+	default:
+		s.replay(a, sent, halfClosed)
+	}
+}
+
+// replay sends messages on a, and the half-close. When that fails, the attempt
+// does, and whoever receives from it learns why.
+func (s *clientStream) replay(a *streamAttempt, sent []sentMessage, halfClosed bool) {
+	defer close(a.ready)
+	for _, kept := range sent {
+		m, err := s.codec.decode(kept)
+		if err == nil {
+			err = a.cs.SendMsg(m)
+		}
+		if err == io.EOF {
+			return
+		}
+		if err != nil {
+			a.cancel(err)
+			return
+		}
+	}
+	if halfClosed {
+		_ = a.cs.CloseSend() // always nil; the status tells
+	}
+}
