@@ -169,7 +169,7 @@ func (b *AdaptiveBudget) RecordFailure(Cause) {}
 // TryTake takes the price of one retry if there is at least one whole token.
 func (b *AdaptiveBudget) TryTake(c Cause) bool {
 	b.settle(b.now())
-	price := adaptivePrice(c)
+	price := adaptivePrice(&c)
 	for {
 		spent := b.spent.Load()
 		if b.held(spent) < micro {
@@ -185,8 +185,8 @@ func (b *AdaptiveBudget) TryTake(c Cause) bool {
 // answered, and when another budget refused it.
 func (b *AdaptiveBudget) Settle(c Cause, o Outcome) {
 	worked := o == Succeeded || o == Answered
-	if o == Refused || worked && refundable(c) {
-		b.spent.Add(-adaptivePrice(c))
+	if o == Refused || worked && refundable(&c) {
+		b.spent.Add(-adaptivePrice(&c))
 	}
 }
 
@@ -244,7 +244,7 @@ func (b *AdaptiveBudget) leaked(level, dt int64) int64 {
 	return b.reserve + int64(kept)
 }
 
-func adaptivePrice(c Cause) uint64 {
+func adaptivePrice(c *Cause) uint64 {
 	price := uint64(plainPrice)
 	if c.AttemptTimeout || c.Code == codes.DeadlineExceeded || c.Code == codes.ResourceExhausted {
 		price = overloadPrice
@@ -257,4 +257,4 @@ func adaptivePrice(c Cause) uint64 {
 
 // refundable reports whether the price of a retry after c comes back when it
 // works.
-func refundable(c Cause) bool { return c.Code == codes.Unavailable && !c.AttemptTimeout }
+func refundable(c *Cause) bool { return c.Code == codes.Unavailable && !c.AttemptTimeout }

@@ -42,6 +42,7 @@ func TestAttemptTimeout_serverSeesTheSmallerOfBoth(t *testing.T) {
 		assert.Equal(t, codes.DeadlineExceeded, status.Code(err))
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.ErrorContains(t, err, "retrybudget: attempt 2 timed out after 100ms")
+		assert.NotContains(t, errorOf(t, err).History[2].Err.Error(), "timed out after 100ms", "that was the call's deadline")
 		assert.Equal(t, 250*ms, time.Since(start))
 		assert.Equal(t, []time.Duration{100 * ms, 100 * ms, 50 * ms}, leftOf(s))
 		mu.Lock()
@@ -138,6 +139,31 @@ func TestAttemptTimeout_isCalledSo(t *testing.T) {
 				assert.Equal(t, codes.DeadlineExceeded, status.Code(err))
 				assert.Equal(t, test.text, status.Convert(err).Message())
 				assert.ErrorIs(t, err, context.DeadlineExceeded)
+			})
+		})
+	}
+}
+
+func TestAttemptTimeout_isNotBlamedForTheCallsDeadline(t *testing.T) {
+	t.Parallel()
+	for name, deadline := range map[string]time.Duration{"earlier": 50 * ms, "at the same time": 100 * ms} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := rpctest.New()
+				s.Script(rpctest.Method, rpctest.Hang())
+				r := newRetrier(t, retrybudget.WithPolicy(retrybudget.Policy{Idempotency: retrybudget.Idempotent, PerAttemptTimeout: 100 * ms}))
+				var inner error
+				cc := s.Dial(t, with(r, func(a attemptSeen) error {
+					inner = a.send(a.ctx)
+					return inner
+				})...)
+
+				err := rpctest.Call(after(t, deadline), cc)
+
+				assert.Equal(t, codes.DeadlineExceeded, status.Code(err))
+				assert.Same(t, inner, err)
+				assert.Equal(t, 1, s.Attempts(""))
 			})
 		})
 	}

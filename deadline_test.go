@@ -83,14 +83,15 @@ func TestDeadline_countsBeforeItsTimerFires(t *testing.T) {
 				r := newRetrier(t, retrybudget.WithObserver(journal),
 					retrybudget.WithPolicy(retrybudget.Policy{Idempotency: retrybudget.Idempotent, Backoff: retrybudget.ConstantBackoff(0)}))
 				sent := 0
+				answer := status.Error(code, "")
 				fails := func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
 					sent++
-					return status.Error(code, "")
+					return answer
 				}
 
 				err := r.UnaryClientInterceptor()(passedDeadline{t.Context(), time.Now()}, rpctest.Method, nil, nil, nil, fails)
 
-				assert.Equal(t, code, status.Code(err))
+				assert.Same(t, answer, err)
 				assert.Equal(t, 1, sent)
 				assert.Equal(t, []retrybudget.Reason{retrybudget.ReasonDeadline}, journal.reasons())
 			})

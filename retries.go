@@ -81,6 +81,9 @@ func (t *retries) next(end attemptEnd) (bool, error) {
 		t.settle(Abandoned)
 		f.waiting = true
 	}
+	if reason == ReasonBudget || f.guidance.exhausted {
+		noteExhausted(t.ctx)
+	}
 	err := f.record.Err
 	if !end.committed {
 		err = t.finalError(&f, reason)

@@ -1,0 +1,64 @@
+package overload_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/retrybudget/retrybudget/internal/overload"
+)
+
+func run(t *testing.T, s overload.Scenario, with overload.Strategy, seed uint64) *overload.Result {
+	t.Helper()
+	var r *overload.Result
+	synctest.Test(t, func(t *testing.T) {
+		var err error
+		r, err = overload.Run(t.Context(), s, with, seed)
+		require.NoError(t, err)
+	})
+	return r
+}
+
+// TestWorld_sameFatesForAllStrategies: what a strategy does must not change the
+// calls that are made or which first attempts fail.
+func TestWorld_sameFatesForAllStrategies(t *testing.T) {
+	t.Parallel()
+	size := overload.Size{Warmup: 2 * time.Second, Failures: 500, Longest: 5 * time.Second}
+	scenario := overload.RandomErrors(size, 0.2)
+	want := run(t, scenario, overload.NoRetries(), 7)
+	_, failed := want.Masked(0)
+	require.Positive(t, failed)
+	for _, with := range []overload.Strategy{overload.NoRetries(), overload.TokenBucket(), overload.Adaptive(), overload.Unlimited()} {
+		got := run(t, scenario, with, 7)
+		for n := range 7 {
+			wantCalls, _, _ := want.Second(n)
+			calls, _, _ := got.Second(n)
+			assert.Equal(t, wantCalls, calls, "%s, second %d", with.Name, n)
+		}
+		_, gotFailed := got.Masked(0)
+		assert.Equal(t, failed, gotFailed, with.Name)
+	}
+	_, other := run(t, scenario, overload.NoRetries(), 8).Masked(0)
+	assert.NotEqual(t, failed, other, "the seed changes nothing")
+}
+
+// TestWorld_trafficAndErrorsAreWhatTheyAreSaidToBe bounds rates by five standard
+// deviations.
+func TestWorld_trafficAndErrorsAreWhatTheyAreSaidToBe(t *testing.T) {
+	t.Parallel()
+	size := overload.Size{Failures: 1_000_000, Longest: 30 * time.Second}
+	r := run(t, overload.RandomErrors(size, 0.2), overload.NoRetries(), 3)
+	calls := 0
+	for n := range 30 {
+		c, _, attempts := r.Second(n)
+		assert.Equal(t, c, attempts, "second %d", n)
+		calls += c
+	}
+	assert.InDelta(t, 24_000, calls, 5*155)
+	_, failed := r.Masked(0)
+	assert.InDelta(t, 0.2*float64(calls), failed, 5*62)
+	assert.InDelta(t, 0.8, r.Availability(), 5*0.0026)
+}
