@@ -236,7 +236,7 @@ func TestAdaptiveBudget_followsTraffic(t *testing.T) {
 // in a single large step is a tight upper bound; rounding does not add up.
 func TestAdaptiveBudget_leakInSmallSteps(t *testing.T) {
 	t.Parallel()
-	for _, step := range []time.Duration{time.Microsecond, time.Millisecond, 100 * time.Millisecond} {
+	for _, step := range []time.Duration{10 * time.Microsecond, time.Millisecond, 100 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
 			b := newAdaptive(t, retrybudget.AdaptiveConfig{Reserve: 1})
 			succeed(b, 1000) // 100 tokens
@@ -248,7 +248,7 @@ func TestAdaptiveBudget_leakInSmallSteps(t *testing.T) {
 			// In steps of s: 100·(1 + s/2 s)^(−200 ms/s).
 			s := step.Seconds()
 			tokens, _ := b.Level()
-			assert.InDelta(t, 1+100*math.Pow(1+s/2, -0.2/s), tokens, 0.3, "steps of %v", step)
+			assert.InDelta(t, 1+100*math.Pow(1+s/2, -0.2/s), tokens, 0.1, "steps of %v", step)
 		})
 	}
 }
@@ -285,20 +285,20 @@ func TestAdaptiveBudget_extremes(t *testing.T) {
 			require.LessOrEqual(t, tokens, capacity)
 		}
 		inRange()
-		succeed(b, 10_000_000)
+		succeed(b, 1_000_000)
 		inRange()
-		assert.Equal(t, int64(11_000_000_000_000), microsIn(b))
+		assert.Equal(t, int64(2_000_000_000_000), microsIn(b))
 		<-time.After(10 * 365 * 24 * time.Hour)
 		inRange()
 		tokens, _ := b.Level()
-		assert.InDelta(t, 1_000_000, tokens, 200, "ten years later little more than the reserve is left")
+		assert.InDelta(t, 1_000_000, tokens, 20, "ten years later little more than the reserve is left")
 		granted := 0
 		for b.TryTake(hintedLate) {
 			granted++
 			inRange()
 		}
-		assert.InDelta(t, 1_000_000/6, granted, 40)
-		for range 10_000_000 {
+		assert.InDelta(t, 1_000_000/6, granted, 4)
+		for range 1_000_000 {
 			b.TryTake(plain)
 		}
 		inRange()

@@ -153,6 +153,23 @@ func BenchmarkKeys_withoutRoom(b *testing.B) {
 	}
 }
 
+// Calls of more names than there is room for, all healthy: each pushes another
+// out.
+func BenchmarkKeys_comingAndGoing(b *testing.B) {
+	r := newRetrier(b, retrybudget.WithBudget(retrybudget.PerMethod(retrybudget.TokenBucketConfig{})))
+	names := make([]string, 5000)
+	for i := range names {
+		names[i] = fmt.Sprintf("/x.X/%d", i)
+		callName(b.Context(), r, names[i], codes.OK)
+	}
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		callName(b.Context(), r, names[i%len(names)], codes.OK)
+		i++
+	}
+}
+
 func BenchmarkExponentialBackoff(b *testing.B) {
 	for name, n := range map[string]int{"first": 1, "tenth": 10, "last": math.MaxInt} {
 		b.Run(name, func(b *testing.B) {

@@ -35,8 +35,9 @@ func (r *Retrier) lookUp(cc *grpc.ClientConn, method string) (*key, *settings) {
 	if cc != nil {
 		target = cc.Target()
 	}
-	key := r.keyOf(cfg, target, method)
-	return key, key.policy(cfg, method)
+	k := r.keyOf(cfg, target, method)
+	set := k.policy(cfg, method)
+	return k, set
 }
 
 // begin prepares c for its first attempt, which is to be measured if measure

@@ -172,7 +172,7 @@ func TestClassification(t *testing.T) {
 
 // fields returns the codes among the words.
 func fields(words string) (list []string) {
-	for _, w := range strings.Fields(words) {
+	for w := range strings.FieldsSeq(words) {
 		if w != "timeout" {
 			list = append(list, w)
 		}

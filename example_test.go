@@ -18,6 +18,8 @@ import (
 )
 
 // The README shows this one. It needs a server to talk to, so it is not run.
+//
+//nolint:gocritic // the README leaves it open what follows the defer
 func ExampleNew() {
 	r, err := retrybudget.New()
 	if err != nil {
@@ -34,7 +36,6 @@ func ExampleNew() {
 // Two attempts fail; the budget pays for two retries, and each costs a token.
 func ExampleRetrier_Budgets() {
 	target, stop := startInventory(2)
-	defer stop()
 	r, err := retrybudget.New(retrybudget.WithBudget(retrybudget.PerMethod(retrybudget.TokenBucketConfig{Initial: 5})))
 	if err != nil {
 		log.Fatal(err)
@@ -43,6 +44,7 @@ func ExampleRetrier_Budgets() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer stop()
 	defer conn.Close()
 
 	stock, err := quickstartv1.NewInventoryServiceClient(conn).GetStock(context.Background(), &quickstartv1.GetStockRequest{Sku: "tea"})
@@ -83,7 +85,6 @@ func announce(ctx context.Context, method string, req, reply any, cc *grpc.Clien
 // the number of calls is bounded.
 func Example_bulkheadForTheWholeCall() {
 	target, stop := startInventory(1)
-	defer stop()
 	r, err := retrybudget.New(retrybudget.WithBudget(retrybudget.PerMethod(retrybudget.TokenBucketConfig{Initial: 5})))
 	if err != nil {
 		log.Fatal(err)
@@ -95,6 +96,7 @@ func Example_bulkheadForTheWholeCall() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer stop()
 	defer conn.Close()
 
 	_, err = quickstartv1.NewInventoryServiceClient(conn).GetStock(context.Background(), &quickstartv1.GetStockRequest{Sku: "tea"})
@@ -111,7 +113,6 @@ func Example_bulkheadForTheWholeCall() {
 // load on the dependency is bounded.
 func Example_bulkheadForEachAttempt() {
 	target, stop := startInventory(1)
-	defer stop()
 	r, err := retrybudget.New(retrybudget.WithBudget(retrybudget.PerMethod(retrybudget.TokenBucketConfig{Initial: 5})))
 	if err != nil {
 		log.Fatal(err)
@@ -123,6 +124,7 @@ func Example_bulkheadForEachAttempt() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer stop()
 	defer conn.Close()
 
 	_, err = quickstartv1.NewInventoryServiceClient(conn).GetStock(context.Background(), &quickstartv1.GetStockRequest{Sku: "tea"})

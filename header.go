@@ -21,8 +21,8 @@ type attemptContext struct {
 
 	set     *settings // names the headers; nil when there are none
 	attempt int32
-	marked  bool // the attempt header is this call's
-	keyed   bool // the idempotency key is this call's
+	marked  bool // it set the attempt header
+	keyed   bool // it set the idempotency key
 }
 
 func (c *attemptContext) Value(key any) any {
@@ -50,18 +50,21 @@ func inAttempt(ctx context.Context) bool {
 
 // ownContext returns the context a call starts from. A call made with the
 // context of another call's attempt (an interceptor or a credential plugin
-// calling out) starts without that attempt's headers and counts from 1.
+// calling out) starts without that attempt's headers and counts from 1. Two
+// Retriers on one connection leave two sets of headers.
 func ownContext(ctx context.Context) context.Context {
 	outer, ok := ctx.Value(attemptKey{}).(*attemptContext)
 	if !ok {
 		return ctx
 	}
 	if md, has := metadata.FromOutgoingContext(ctx); has { // a copy
-		if outer.marked {
-			delete(md, outer.set.cfg.attemptHeader)
-		}
-		if outer.keyed {
-			delete(md, outer.set.keyHeader)
+		for ; outer != nil; outer, _ = outer.Context.Value(attemptKey{}).(*attemptContext) {
+			if outer.marked {
+				delete(md, outer.set.cfg.attemptHeader)
+			}
+			if outer.keyed {
+				delete(md, outer.set.keyHeader)
+			}
 		}
 		ctx = metadata.NewOutgoingContext(ctx, md)
 	}
@@ -83,9 +86,6 @@ func withIdempotencyKey(ctx context.Context, set *settings) context.Context {
 // reports attempt. ctx is the call's, which no attempt has touched.
 func withAttempt(ctx context.Context, set *settings, attempt int) context.Context {
 	a := &attemptContext{set: set, attempt: int32(attempt), marked: true}
-	if call, ok := ctx.Value(attemptKey{}).(*attemptContext); ok {
-		a.keyed = call.keyed
-	}
 	header, previous := set.cfg.attemptHeader, strconv.Itoa(attempt-1)
 	if metadata.ValueFromOutgoingContext(ctx, header) == nil {
 		a.Context = metadata.AppendToOutgoingContext(ctx, header, previous)

@@ -182,8 +182,8 @@ func TestIdempotency_nonIdempotentIsRetriedOnlyWhenRefusedBeforeWork(t *testing.
 			synctest.Test(t, func(t *testing.T) {
 				s := rpctest.New()
 				s.Script(rpctest.Method, rpctest.RetryInfo(codes.ResourceExhausted, 300*time.Millisecond), rpctest.OK())
-				options := append(tt.options, retrybudget.WithPolicy(retrybudget.Policy{Idempotency: retrybudget.NonIdempotent}))
-				cc := s.Dial(t, newRetrier(t, options...).DialOptions()...)
+				policy := retrybudget.WithPolicy(retrybudget.Policy{Idempotency: retrybudget.NonIdempotent})
+				cc := s.Dial(t, newRetrier(t, append(tt.options, policy)...).DialOptions()...)
 				err := rpctest.Call(t.Context(), cc)
 				assert.Equal(t, tt.attempts == 2, err == nil)
 				assert.Equal(t, tt.attempts, s.Attempts(""))

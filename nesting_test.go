@@ -141,6 +141,38 @@ func TestNesting_twoRetriersKeepTheOuterOnesHeaders(t *testing.T) {
 	})
 }
 
+// This is why one Retrier should serve everything.
+func TestNesting_twoRetriersMultiply(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := rpctest.New()
+		s.Script(rpctest.Method, rpctest.Unavailable())
+		two := retrybudget.WithPolicy(retrybudget.Policy{MaxAttempts: 2})
+		cc := s.Dial(t, append(newRetrier(t, two).DialOptions(), newRetrier(t, two).DialOptions()...)...)
+
+		require.Error(t, rpctest.Call(t.Context(), cc))
+
+		assert.Equal(t, [][]string{nil, {"1"}, {"1"}, {"1"}}, headersOf(s, rpctest.Method, attemptHeader))
+	})
+}
+
+func TestNesting_callInsideTwoRetriersStartsAfresh(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := rpctest.New()
+		s.Script(rpctest.Method, rpctest.Unavailable(), rpctest.OK())
+		outer := newRetrier(t, retrybudget.WithMethodPolicy(rpctest.Method, retrybudget.Policy{IdempotencyKey: "key"}))
+		inner := newRetrier(t)
+		cc := s.Dial(t, append(outer.DialOptions(), with(inner, callsOther)...)...)
+
+		require.NoError(t, rpctest.Call(t.Context(), cc))
+
+		assert.Equal(t, [][]string{nil, {"1"}}, headersOf(s, rpctest.Method, attemptHeader))
+		assert.Equal(t, [][]string{nil, nil}, headersOf(s, otherMethod, attemptHeader))
+		assert.Equal(t, [][]string{nil, nil}, headersOf(s, otherMethod, "key"), "the key of another call")
+	})
+}
+
 func TestNesting_nativeRetriesMultiplyUnlessSwitchedOff(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -1,13 +1,9 @@
 package retrybudget
 
 import (
-	"context"
-	"fmt"
 	"time"
 
-	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
 )
 
 // retries is what became of a call since its first attempt failed. Unary calls
@@ -116,97 +112,6 @@ func (t *retries) settle(o Outcome) {
 	}
 }
 
-// nextWait returns the wait before a retry after f: the server's pushback
-// exactly, else the backoff, but not less than what RetryInfo asks for.
-func (t *retries) nextWait(f *failure) time.Duration {
-	if t.guided = f.guidance.pushback; t.guided {
-		t.step, t.previous = 0, 0
-		return f.guidance.delay
-	}
-	t.step++
-	wait := max(0, t.set.backoff.Wait(BackoffInput{
-		Retry: t.step, Previous: t.previous,
-		Code: f.record.Code, Err: f.record.Err, Call: t.info(),
-	}))
-	t.previous = wait
-	if asked := f.guidance.retryInfo; asked > 0 {
-		if least := jitterUp(asked); least > wait {
-			t.guided = true
-			return least
-		}
-	}
-	return wait
-}
-
-// timeNeeded estimates how long an attempt takes. A common key mixes methods, so
-// it knows nothing.
-func (t *retries) timeNeeded() time.Duration {
-	if t.key.common {
-		return 0
-	}
-	need := t.key.latency.estimate(t.r.now())
-	if limit := t.set.perAttemptTimeout; limit > 0 {
-		need = min(need, limit)
-	}
-	return need
-}
-
-// sleep waits for d, and returns early with the reason when the caller's context
-// ends or the connection is closed. Both are looked at even when d is 0, and so
-// is the mode, which may have been switched off meanwhile.
-func (t *retries) sleep(d time.Duration) Reason {
-	if d > 0 {
-		ctx, cancel := context.WithTimeout(t.ctx, d)
-		defer cancel()
-		for t.cc != nil {
-			state := t.cc.GetState()
-			if state == connectivity.Shutdown || !t.cc.WaitForStateChange(ctx, state) {
-				break
-			}
-		}
-		if t.cc == nil {
-			<-ctx.Done()
-		}
-	}
-	if reason := t.callerDone(); reason != NoReason {
-		return reason
-	}
-	if t.connClosed() {
-		return ReasonClosed
-	}
-	if t.disabled() {
-		return ReasonDisabled
-	}
-	return NoReason
-}
-
-// callerDone returns why the caller's context has ended, or NoReason. The
-// deadline itself counts: the context's timer may fire later than the server's.
-func (t *retries) callerDone() Reason {
-	switch t.ctx.Err() {
-	case nil:
-	case context.DeadlineExceeded:
-		return ReasonDeadline
-	default:
-		return ReasonCanceled
-	}
-	if hasEnded(t.ctx) {
-		return ReasonDeadline
-	}
-	return NoReason
-}
-
-// hasEnded reports whether a context has ended. Its deadline counts from the
-// moment it is reached, whether or not its timer has fired.
-func hasEnded(ctx context.Context) bool {
-	deadline, has := ctx.Deadline()
-	return ctx.Err() != nil || has && !deadline.After(time.Now())
-}
-
-func (t *retries) connClosed() bool {
-	return t.cc != nil && t.cc.GetState() == connectivity.Shutdown
-}
-
 // startNext starts the next attempt, after f and a wait.
 func (t *retries) startNext(f *failure, wait time.Duration) {
 	t.startAttempt(t.key.latency.sample())
@@ -249,71 +154,4 @@ func (t *retries) record(a AttemptRecord) {
 		t.records = t.records[:2*keptRecords-1]
 	}
 	t.records = append(t.records, a)
-}
-
-// report tells the observer that the call ended with err because no attempt
-// follows f.
-func (t *retries) report(f *failure, reason Reason, err error) {
-	o := t.set.cfg.observer
-	if o == nil {
-		return
-	}
-	if f.retryable && reason != ReasonDisabled {
-		o.RetryRefused(RefusalEvent{Call: t.info(), Cause: f.record, Reason: reason})
-	}
-	t.ended(reason, err, f.record, t.records[:len(t.records)-1])
-}
-
-func (t *retries) ended(reason Reason, err error, last AttemptRecord, earlier []AttemptRecord) {
-	t.set.cfg.observer.CallEnded(CallEvent{
-		Call: t.info(), Code: status.Code(err), Err: err, Reason: reason,
-		Last: last, Earlier: earlier, Waited: t.waited, Duration: time.Since(t.began),
-	})
-}
-
-// finalError returns what the caller gets for f and reason.
-func (t *retries) finalError(f *failure, reason Reason) error {
-	last := f.record.Err
-	switch reason {
-	case ReasonDisabled, ReasonNotRetryable, ReasonCommitted:
-		return last
-	case ReasonCanceled, ReasonDeadline:
-		return t.timeUpError(f, reason)
-	case ReasonClosed:
-		if f.closing && t.attempt == 1 {
-			return last
-		}
-		last = t.lastOfServer(f)
-	case ReasonPushback:
-		if f.guidance.veto {
-			return newError(reason, t.attempt, t.records, last, "server pushback forbids a retry")
-		}
-		return newError(reason, t.attempt, t.records, last, fmt.Sprintf("server pushback of %v is longer than the limit of %v",
-			f.guidance.serverDelay(), t.set.cfg.maxServerDelay))
-	}
-	return newError(reason, t.attempt, t.records, last, "")
-}
-
-// timeUpError returns what the caller gets when its context ended, or when the
-// time that is left does not allow a retry.
-func (t *retries) timeUpError(f *failure, reason Reason) error {
-	switch {
-	case f.waiting:
-		return newContextError(t.ctx, reason, t.attempt, t.records, f.record.Err)
-	case f.caller == NoReason:
-		return newError(reason, t.attempt, t.records, f.record.Err, "")
-	case t.attempt == 1 || f.answered:
-		return f.record.Err
-	}
-	return newContextError(t.ctx, reason, t.attempt, t.records, t.lastOfServer(f))
-}
-
-// lastOfServer returns the last error that says why the call failed. A retry cut
-// short only says that its context ended or its connection closed; the attempt
-// before it says why it was made.
-func (t *retries) lastOfServer(f *failure) error {
-	if t.attempt > 1 && isTimeUp(f.record.Code) {
-		return t.records[len(t.records)-2].Err
-	}
-	return f.record.Err
 }

@@ -24,7 +24,8 @@ func PerMethod(cfg BudgetConfig) BudgetFactory {
 }
 
 // PerService gives every service of every target one budget, shared by the
-// service's methods.
+// service's methods. The budgets belong to the factory: passed to several
+// Retriers, it is one allowance for all of them.
 func PerService(cfg BudgetConfig) BudgetFactory {
 	shared := newTable(defaultMaxKeys, holdsNoLess)
 	return func(target, method string) (Budget, error) {
@@ -37,6 +38,7 @@ func PerService(cfg BudgetConfig) BudgetFactory {
 }
 
 // PerTarget gives every target one budget, shared by all methods called there.
+// The budgets belong to the factory, as with [PerService].
 func PerTarget(cfg BudgetConfig) BudgetFactory {
 	shared := newTable(defaultMaxKeys, holdsNoLess)
 	return func(target, _ string) (Budget, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -151,7 +152,7 @@ func WithIncomingAttemptHeader(name string) ServerOption {
 				s.errs = append(s.errs, err)
 			}
 		}
-		s.headers = append(s.headers[:len(s.headers):len(s.headers)], attemptCounter{name, 0})
+		s.headers = append(slices.Clip(s.headers), attemptCounter{name, 0})
 	})
 }
 

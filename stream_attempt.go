@@ -145,7 +145,7 @@ func (s *clientStream) reap() {
 			return
 		}
 		if !s.isOver(a) {
-			s.failed(a, a.stray)
+			_ = s.failed(a, a.stray) // RecvMsg gives it, should the application still ask
 		}
 		<-s.token
 	}

@@ -19,7 +19,7 @@ func (s *clientStream) end(a *streamAttempt, err error) error {
 		return s.final
 	case done:
 		return nil
-	case err == nil || err == io.EOF:
+	case err == nil || isEOF(err):
 		s.finishOK(a)
 		return err
 	default:
@@ -56,10 +56,16 @@ func (s *clientStream) finish(a *streamAttempt, final error) {
 		s.t.cancel()
 	}
 	err := final
-	if err == io.EOF {
+	if isEOF(err) {
 		err = nil
 	}
 	finish(s.opts, err)
+}
+
+// isEOF reports whether err is the clean end of a stream: io.EOF itself. An error
+// that wraps it is a failure.
+func isEOF(err error) bool {
+	return err == io.EOF //nolint:errorlint // see above
 }
 
 // copyTargets gives the caller's grpc.Header, grpc.Trailer and grpc.Peer what

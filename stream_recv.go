@@ -34,8 +34,8 @@ func (s *clientStream) RecvMsg(m any) error {
 			return s.deliverPending(a, m)
 		}
 		err := a.cs.RecvMsg(m)
-		switch err {
-		case nil:
+		switch {
+		case err == nil:
 			if !s.deliver(a) {
 				continue // its timeout was first; what follows is its end
 			}
@@ -43,7 +43,7 @@ func (s *clientStream) RecvMsg(m any) error {
 				s.finishOK(a)
 			}
 			return nil
-		case io.EOF:
+		case isEOF(err):
 			s.finishOK(a)
 			return io.EOF
 		}
@@ -136,10 +136,10 @@ func (s *clientStream) Header() (metadata.MD, error) {
 		default:
 			err = s.recvStatus(a)
 		}
-		switch err {
-		case nil:
+		switch {
+		case err == nil:
 			return nil, nil
-		case io.EOF:
+		case isEOF(err):
 			s.finishOK(a)
 			return nil, nil
 		}

@@ -40,7 +40,7 @@ func (s *clientStream) SendMsg(m any) error {
 func (s *clientStream) sendChosen(a *streamAttempt, m any) error {
 	a.waitReady()
 	err := a.cs.SendMsg(m)
-	if err != nil && err != io.EOF {
+	if err != nil && !isEOF(err) {
 		return s.end(a, err)
 	}
 	return err
@@ -51,7 +51,7 @@ func (s *clientStream) sendChosen(a *streamAttempt, m any) error {
 func (s *clientStream) sendError(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != io.EOF && s.ended && s.final != io.EOF {
+	if !isEOF(err) && s.ended && !isEOF(s.final) {
 		return s.final
 	}
 	return err
@@ -98,13 +98,13 @@ func (s *clientStream) resend(a *streamAttempt, err error) bool {
 	if decided {
 		return s.isReplaced(a)
 	}
-	if err == io.EOF {
+	if isEOF(err) {
 		err = s.recvStatus(a)
 	}
-	switch err {
-	case nil: // messages are pending; the application gets them, and the status
+	switch {
+	case err == nil: // messages are pending; the application gets them, and the status
 		return false
-	case io.EOF:
+	case isEOF(err):
 		s.finishOK(a)
 		return false
 	}
@@ -153,7 +153,10 @@ func (s *clientStream) commitOrDrain(a *streamAttempt) error {
 	if ok {
 		return nil
 	}
-	for a.cs.RecvMsg(&emptypb.Empty{}) == nil {
+	for {
+		if err := a.cs.RecvMsg(&emptypb.Empty{}); err != nil {
+			break
+		}
 	}
 	return status.FromContextError(context.Canceled).Err()
 }
@@ -208,7 +211,7 @@ func (s *clientStream) replay(a *streamAttempt, sent []sentMessage, halfClosed b
 		if err == nil {
 			err = a.cs.SendMsg(m)
 		}
-		if err == io.EOF {
+		if isEOF(err) {
 			return
 		}
 		if err != nil {

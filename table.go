@@ -1,9 +1,10 @@
 package retrybudget
 
 import (
+	"cmp"
 	"hash/maphash"
-	"math"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -16,7 +17,7 @@ const defaultMaxKeys = 1024
 // and allocates nothing: buckets are linked lists whose links are atomic, and
 // only add and drop, under mu, change them.
 //
-// When it is full, add makes room by dropping the least recently used value
+// When it is full, add makes room by dropping the least recently used values
 // that drop allows; if it allows none, the new name shares one common value.
 // Recency is counted in additions, not in time: a reader stores the number of
 // the last addition in what it read, so that the hot path writes only when
@@ -74,19 +75,33 @@ func (t *table[V]) add(target, name string, fresh V) *node[V] {
 		if n != nil {
 			return n
 		}
-		var victim *node[V]
-		oldest := uint64(math.MaxUint64)
-		for _, n := range others {
-			if used := n.used.Load(); used < oldest && t.drop(n.value, fresh) {
-				victim, oldest = n, used
-			}
-		}
-		if victim == nil {
-			t.noVictim(len(others))
+		if !t.makeRoom(others, fresh) {
 			return t.overflow(fresh)
 		}
-		t.remove(victim)
 	}
+}
+
+// makeRoom drops the least recently used nodes that may be dropped for fresh, a
+// sixteenth of the table at a time, since looking for them takes a walk through
+// all. It reports false if there is none.
+func (t *table[V]) makeRoom(nodes []*node[V], fresh V) bool {
+	if len(nodes) == 0 {
+		return false
+	}
+	slices.SortFunc(nodes, func(a, b *node[V]) int { return cmp.Compare(a.used.Load(), b.used.Load()) })
+	most, dropped := max(1, t.limit/16), 0
+	for _, n := range nodes {
+		if dropped < most && t.drop(n.value, fresh) {
+			t.remove(n)
+			dropped++
+		}
+	}
+	if dropped == 0 {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.full = t.limit
+	}
+	return dropped > 0
 }
 
 // tryAdd adds a node if there is room and returns it, or the one that is there
@@ -117,15 +132,6 @@ func (t *table[V]) tryAdd(target, name string, fresh V) (*node[V], []*node[V]) {
 	head.Store(n)
 	t.size++
 	return n, nil
-}
-
-// noVictim notes that a search among so many nodes found none to drop.
-func (t *table[V]) noVictim(searched int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if searched > 0 {
-		t.full = t.limit
-	}
 }
 
 // remove unlinks n if it is still there. Readers that stand on it go on to its

@@ -20,7 +20,7 @@ func (r *Retrier) unary(native bool) grpc.UnaryClientInterceptor {
 		if plain {
 			// Most calls end here, and for them the bookkeeping below would
 			// cost as much as all the rest.
-			a, pass := newUnaryAttempt(r, opts)
+			a, pass := newPlainAttempt(r, opts)
 			first.err = invoker(ctx, method, req, reply, cc, pass...)
 			if first.err == nil {
 				key.budget.RecordSuccess()
@@ -140,6 +140,20 @@ func newUnaryAttempt(r *Retrier, opts []grpc.CallOption) (*unaryAttempt, []grpc.
 	a := new(unaryAttempt)
 	a.option.r, a.option.TrailerAddr = r, &a.trailer
 	return a, append(passOn(a.room[:0], opts), &a.option)
+}
+
+// newPlainAttempt is newUnaryAttempt for options of which all pass.
+func newPlainAttempt(r *Retrier, opts []grpc.CallOption) (*unaryAttempt, []grpc.CallOption) {
+	if len(opts) >= len(unaryAttempt{}.room) {
+		return newUnaryAttempt(r, opts)
+	}
+	a := new(unaryAttempt)
+	a.option.r, a.option.TrailerAddr = r, &a.trailer
+	for i, o := range opts {
+		a.room[i] = o
+	}
+	a.room[len(opts)] = &a.option
+	return a, a.room[:len(opts)+1]
 }
 
 // resetReply clears what a failed attempt may have left in the reply.

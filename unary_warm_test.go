@@ -158,6 +158,75 @@ func TestWarm_nestedTwiceAndWithOptions(t *testing.T) {
 	})
 }
 
+func TestWarm_sameRetrierTwice(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := rpctest.New()
+		ledger := &budgetLedger{grants: -1}
+		r := newRetrier(t, ledger.option())
+		cc := s.Dial(t, append(r.DialOptions(), grpc.WithChainUnaryInterceptor(r.UnaryClientInterceptor()))...)
+		warmUp(t, s, cc)
+		before := len(ledger.read())
+		for range warmCalls {
+			require.NoError(t, rpctest.Call(t.Context(), cc))
+		}
+		assert.Len(t, ledger.read(), before+warmCalls, "one deposit for each call")
+
+		s.Script(rpctest.Method, rpctest.Unavailable())
+		for i := range warmCalls {
+			id := fmt.Sprint(i)
+			require.Error(t, rpctest.Call(rpctest.WithCallID(t.Context(), id), cc))
+			assert.Equal(t, 3, s.Attempts(id))
+		}
+	})
+}
+
+// What a policy or an observer asks of every first attempt is done for each.
+func TestWarm_policies(t *testing.T) {
+	t.Parallel()
+	journal := &callJournal{}
+	keys := map[string]bool{}
+	tests := []struct {
+		name  string
+		opt   retrybudget.Option
+		check func(t *testing.T, calls int, e rpctest.Entry)
+	}{
+		{"IdempotencyKey", retrybudget.WithPolicy(retrybudget.Policy{IdempotencyKey: "key"}), func(t *testing.T, calls int, e rpctest.Entry) {
+			t.Helper()
+			require.Len(t, e.MD.Get("key"), 1)
+			keys[e.MD.Get("key")[0]] = true
+			assert.Len(t, keys, calls)
+		}},
+		{"Timeout", retrybudget.WithPolicy(retrybudget.Policy{Timeout: 100 * ms}), func(t *testing.T, _ int, e rpctest.Entry) {
+			t.Helper()
+			assert.Equal(t, 100*ms, e.Left)
+		}},
+		{"PerAttemptTimeout", retrybudget.WithPolicy(retrybudget.Policy{PerAttemptTimeout: 100 * ms}), func(t *testing.T, _ int, e rpctest.Entry) {
+			t.Helper()
+			assert.Equal(t, 100*ms, e.Left)
+		}},
+		{"observer", retrybudget.WithObserver(journal), func(t *testing.T, calls int, _ rpctest.Entry) {
+			t.Helper()
+			assert.Len(t, journal.reasons(), 32+calls)
+		}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := rpctest.New()
+				cc := s.Dial(t, newRetrier(t, test.opt).DialOptions()...)
+				warmUp(t, s, cc)
+				for i := range warmCalls {
+					require.NoError(t, rpctest.Call(t.Context(), cc))
+					all := s.Entries("")
+					test.check(t, i+1, all[len(all)-1])
+				}
+			})
+		})
+	}
+}
+
 func TestWarm_panics(t *testing.T) {
 	t.Parallel()
 	for at, want := range map[int][]string{

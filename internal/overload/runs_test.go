@@ -14,27 +14,28 @@ import (
 type runs struct {
 	seeds  int
 	worlds []*world
-	byName map[string]*world
+	byKey map[string]*world
 }
 
 type world struct {
+	name     string
 	scenario overload.Scenario
 	strategy overload.Strategy
 	results  []*overload.Result // by seed
 }
 
-func newRuns(seeds int) *runs { return &runs{seeds: seeds, byName: map[string]*world{}} }
+func newRuns(seeds int) *runs { return &runs{seeds: seeds, byKey: map[string]*world{}} }
 
-func nameOf(scenario overload.Scenario, strategy overload.Strategy) string {
+func keyOf(scenario overload.Scenario, strategy overload.Strategy) string {
 	return fmt.Sprintf("%s %+v", strategy.Name, scenario)
 }
 
-// add adds a world, unless it is there already.
-func (r *runs) add(scenario overload.Scenario, strategy overload.Strategy) {
-	name := nameOf(scenario, strategy)
-	if r.byName[name] == nil {
-		w := &world{scenario, strategy, make([]*overload.Result, r.seeds)}
-		r.byName[name] = w
+// add adds a world that a row needs, unless it is there already.
+func (r *runs) add(row string, scenario overload.Scenario, strategy overload.Strategy) {
+	key := keyOf(scenario, strategy)
+	if r.byKey[key] == nil {
+		w := &world{strategy.Name + ": " + row, scenario, strategy, make([]*overload.Result, r.seeds)}
+		r.byKey[key] = w
 		r.worlds = append(r.worlds, w)
 	}
 }
@@ -45,7 +46,7 @@ func (r *runs) live(t *testing.T) {
 	t.Run("worlds", func(t *testing.T) {
 		for _, w := range r.worlds {
 			for seed := range r.seeds {
-				t.Run(fmt.Sprintf("%s/seed=%d", w.strategy.Name, seed+1), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s, seed %d", w.name, seed+1), func(t *testing.T) {
 					t.Parallel()
 					synctest.Test(t, func(t *testing.T) {
 						result, err := overload.Run(t.Context(), w.scenario, w.strategy, uint64(seed+1))
@@ -60,7 +61,7 @@ func (r *runs) live(t *testing.T) {
 
 // measure returns what f measures in the results of a world, by seed.
 func (r *runs) measure(scenario overload.Scenario, strategy overload.Strategy, f func(*overload.Result) float64) []float64 {
-	results := r.byName[nameOf(scenario, strategy)].results
+	results := r.byKey[keyOf(scenario, strategy)].results
 	values := make([]float64, len(results))
 	for seed, result := range results {
 		values[seed] = f(result)

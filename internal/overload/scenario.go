@@ -36,9 +36,9 @@ func FullSize() Size {
 // SmallSize is for every day: what chance decides is measured less precisely.
 func SmallSize() Size {
 	return Size{
-		Warmup:        20 * time.Second,
+		Warmup:        12 * time.Second, // enough to fill a TokenBucket
 		Failures:      1500,
-		Longest:       time.Minute,
+		Longest:       40 * time.Second,
 		Watch:         35 * time.Second,
 		Probabilities: []float64{0.1, 0.25, 1},
 	}

@@ -70,10 +70,10 @@ func (s spec) addTo(r *runs) {
 			continue
 		}
 		for _, scenario := range s.scenarios {
-			r.add(scenario, with)
+			r.add(s.name, scenario, with)
 		}
 		if s.beside != nil {
-			r.add(*s.beside, with)
+			r.add(s.name, *s.beside, with)
 		}
 	}
 }

@@ -8,14 +8,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/interop"
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/orca"
 	"google.golang.org/grpc/stats"
-	"google.golang.org/grpc/status"
 )
 
 // server is a test server on loopback TCP that counts what reaches it.
@@ -24,16 +21,16 @@ type server struct {
 	rpcs atomic.Int64
 }
 
-// serve starts grpc-go's interop server until the test ends. fault, if not nil,
-// stands before its unary handlers.
-func serve(t *testing.T, fault grpc.UnaryServerInterceptor) *server {
+// serve starts grpc-go's interop server until the test ends, with fault, if not
+// nil, before its handlers.
+func serve(t *testing.T, fault *fault) *server {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	s := &server{addr: l.Addr().String()}
 	opts := []grpc.ServerOption{grpc.StatsHandler(s), orca.CallMetricsServerOption(nil)}
 	if fault != nil {
-		opts = append(opts, grpc.UnaryInterceptor(fault))
+		opts = append(opts, grpc.UnaryInterceptor(fault.unary), grpc.StreamInterceptor(fault.stream))
 	}
 	srv := grpc.NewServer(opts...)
 	testgrpc.RegisterTestServiceServer(srv, interop.NewTestServer())
@@ -85,17 +82,3 @@ func (*server) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Contex
 
 // HandleConn does nothing.
 func (*server) HandleConn(context.Context, stats.ConnStats) {}
-
-// failFirstAttempts lets retries through only, which it knows by gRFC A6's
-// header.
-func failFirstAttempts(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	if len(metadata.ValueFromIncomingContext(ctx, "grpc-previous-rpc-attempts")) == 0 {
-		return nil, status.Error(codes.Unavailable, "first attempts fail")
-	}
-	return handler(ctx, req)
-}
-
-// failAlways gives an answer that no function wants and no client retries.
-func failAlways(context.Context, any, *grpc.UnaryServerInfo, grpc.UnaryHandler) (any, error) {
-	return nil, status.Error(codes.DataLoss, "always fails")
-}

@@ -1,0 +1,75 @@
+package retrybudget
+
+import (
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/status"
+)
+
+// report tells the observer that the call ended with err because no attempt
+// follows f.
+func (t *retries) report(f *failure, reason Reason, err error) {
+	o := t.set.cfg.observer
+	if o == nil {
+		return
+	}
+	if f.retryable && reason != ReasonDisabled {
+		o.RetryRefused(RefusalEvent{Call: t.info(), Cause: f.record, Reason: reason})
+	}
+	t.ended(reason, err, f.record, t.records[:len(t.records)-1])
+}
+
+func (t *retries) ended(reason Reason, err error, last AttemptRecord, earlier []AttemptRecord) {
+	t.set.cfg.observer.CallEnded(CallEvent{
+		Call: t.info(), Code: status.Code(err), Err: err, Reason: reason,
+		Last: last, Earlier: earlier, Waited: t.waited, Duration: time.Since(t.began),
+	})
+}
+
+// finalError returns what the caller gets for f and reason.
+func (t *retries) finalError(f *failure, reason Reason) error {
+	last := f.record.Err
+	switch reason {
+	case ReasonDisabled, ReasonNotRetryable, ReasonCommitted:
+		return last
+	case ReasonCanceled, ReasonDeadline:
+		return t.timeUpError(f, reason)
+	case ReasonClosed:
+		if f.closing && t.attempt == 1 {
+			return last
+		}
+		last = t.lastOfServer(f)
+	case ReasonPushback:
+		if f.guidance.veto {
+			return newError(reason, t.attempt, t.records, last, "server pushback forbids a retry")
+		}
+		return newError(reason, t.attempt, t.records, last, fmt.Sprintf("server pushback of %v is longer than the limit of %v",
+			f.guidance.serverDelay(), t.set.cfg.maxServerDelay))
+	}
+	return newError(reason, t.attempt, t.records, last, "")
+}
+
+// timeUpError returns what the caller gets when its context ended, or when the
+// time that is left does not allow a retry.
+func (t *retries) timeUpError(f *failure, reason Reason) error {
+	switch {
+	case f.waiting:
+		return newContextError(t.ctx, reason, t.attempt, t.records, f.record.Err)
+	case f.caller == NoReason:
+		return newError(reason, t.attempt, t.records, f.record.Err, "")
+	case t.attempt == 1 || f.answered:
+		return f.record.Err
+	}
+	return newContextError(t.ctx, reason, t.attempt, t.records, t.lastOfServer(f))
+}
+
+// lastOfServer returns the last error that says why the call failed. A retry cut
+// short only says that its context ended or its connection closed; the attempt
+// before it says why it was made.
+func (t *retries) lastOfServer(f *failure) error {
+	if t.attempt > 1 && isTimeUp(f.record.Code) {
+		return t.records[len(t.records)-2].Err
+	}
+	return f.record.Err
+}

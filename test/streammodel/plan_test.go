@@ -1,0 +1,239 @@
+package streammodel_test
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"pgregory.net/rapid"
+
+	"github.com/retrybudget/retrybudget"
+)
+
+// A plan is all that is random about a run.
+//
+// Times are chosen so that no two things that end an attempt fall on the same
+// instant, where either would be right: pauses and waits are whole units,
+// attempt timeouts a microsecond more, the backoff a tenth of a millisecond
+// more, the caller's cancel and deadline half a unit or so.
+type plan struct {
+	clientStreams, serverStreams bool
+	forcedCodec                  bool // given as a call option
+
+	maxAttempts    int
+	level          retrybudget.Idempotency
+	attemptTimeout time.Duration // 0 for none
+	backoff        time.Duration
+	tokens         int // in the budget
+	limit          int // of bytes kept for replay
+	ofAll          bool // the limit is that of all streams together, not the call's
+
+	deadline time.Duration // of the call
+	cancel   time.Duration // when the caller cancels, 0 for never
+
+	// threads are the goroutines of the application: one that does everything,
+	// or a sender and a receiver. The last one receives.
+	threads [][]op
+	drain   bool // receive to the end; otherwise cancel
+
+	scripts []script // of the attempts, the last one for all that follow
+}
+
+// unit is what time is counted in.
+const unit = 10 * time.Millisecond
+
+// verb is what the application does in one step.
+type verb int
+
+const (
+	doSend verb = iota
+	doClose
+	doReceive
+	doHeader
+	doTrailer
+	doContext
+)
+
+// op is one step of the application.
+type op struct {
+	verb  verb
+	size  int           // of the message, beside its name
+	pause time.Duration // before it; 1 ns lets all else come to rest
+}
+
+// script is what the server does in one attempt.
+type script struct {
+	acts []act
+	hang bool // never answers
+	code codes.Code
+	// pushback is the value of grpc-retry-pushback-ms, if not empty.
+	pushback string
+}
+
+type deed int
+
+const (
+	actReceive deed = iota
+	actReceiveAll
+	actHeader
+	actSend
+	actWait
+)
+
+type act struct {
+	deed deed
+	n    int // messages, or units of time
+	size int
+}
+
+// drawPlan draws one. The simple values come first, because failures shrink
+// towards them.
+func drawPlan(t *rapid.T) plan {
+	p := plan{
+		clientStreams:  rapid.Bool().Draw(t, "client streams"),
+		serverStreams:  rapid.Bool().Draw(t, "server streams"),
+		forcedCodec:    rapid.IntRange(0, 3).Draw(t, "codec") == 3,
+		maxAttempts:    rapid.SampledFrom([]int{3, 2, 4, 1, 5}).Draw(t, "max attempts"),
+		level:          rapid.SampledFrom([]retrybudget.Idempotency{retrybudget.Idempotent, retrybudget.IdempotencyUnknown, retrybudget.Idempotent, retrybudget.NonIdempotent}).Draw(t, "idempotency"),
+		attemptTimeout: drawTimeout(t),
+		backoff:        rapid.SampledFrom([]time.Duration{0, unit/100 + 2*unit, 100 * time.Microsecond}).Draw(t, "backoff"),
+		tokens:         rapid.SampledFrom([]int{20, 20, 20, 20, 1, 0}).Draw(t, "tokens"),
+		limit:          rapid.SampledFrom([]int{256 << 10, 256 << 10, 256 << 10, 40_000, 1000, 0}).Draw(t, "limit"),
+		ofAll:          rapid.Bool().Draw(t, "limit of all"),
+		deadline:       rapid.SampledFrom([]time.Duration{100, 100, 10, 3, 0}).Draw(t, "deadline")*unit + unit*7/10,
+		drain:          rapid.IntRange(0, 4).Draw(t, "end") < 4,
+	}
+	if rapid.IntRange(0, 7).Draw(t, "cancel") == 7 {
+		p.cancel = time.Duration(rapid.IntRange(0, 8).Draw(t, "when"))*unit + unit/2
+	}
+	p.threads = drawThreads(t, p.clientStreams)
+	for range rapid.IntRange(1, 4).Draw(t, "scripts") {
+		p.scripts = append(p.scripts, drawScript(t))
+	}
+	return p
+}
+
+func drawTimeout(t *rapid.T) time.Duration {
+	n := rapid.SampledFrom([]int{0, 0, 1, 2, 5}).Draw(t, "attempt timeout")
+	if n == 0 {
+		return 0
+	}
+	return time.Duration(n)*unit + time.Microsecond
+}
+
+// drawThreads draws what the application does. One that may send only once does
+// so first, as generated code.
+func drawThreads(t *rapid.T, clientStreams bool) [][]op {
+	receiving := []verb{doReceive, doReceive, doReceive, doReceive, doHeader, doTrailer, doContext}
+	if !clientStreams {
+		once := []op{drawOp(t, []verb{doSend}), drawOp(t, []verb{doClose})}
+		return [][]op{append(once, drawOps(t, receiving)...)}
+	}
+	sending := []verb{doSend, doSend, doSend, doSend, doSend, doSend, doContext, doClose}
+	if rapid.Bool().Draw(t, "two goroutines") {
+		return [][]op{drawOps(t, sending), drawOps(t, receiving)}
+	}
+	return [][]op{drawOps(t, append(sending, receiving...))}
+}
+
+func drawOps(t *rapid.T, verbs []verb) []op {
+	var ops []op
+	for range rapid.IntRange(0, 8).Draw(t, "ops") {
+		ops = append(ops, drawOp(t, verbs))
+	}
+	return ops
+}
+
+func drawOp(t *rapid.T, verbs []verb) op {
+	o := op{
+		verb:  rapid.SampledFrom(verbs).Draw(t, "verb"),
+		pause: rapid.SampledFrom([]time.Duration{0, 0, 0, 1, 1, unit, 3 * unit}).Draw(t, "pause"),
+	}
+	if o.verb == doSend {
+		o.size = drawSize(t)
+	}
+	return o
+}
+
+// drawSize draws the size of a message. Three of the largest are more than
+// flow control lets through before the other side reads.
+func drawSize(t *rapid.T) int {
+	return rapid.SampledFrom([]int{0, 0, 10, 1000, 30_000}).Draw(t, "size")
+}
+
+func drawScript(t *rapid.T) script {
+	var s script
+	for range rapid.IntRange(0, 5).Draw(t, "acts") {
+		a := act{deed: rapid.SampledFrom([]deed{actReceive, actReceiveAll, actHeader, actSend, actWait}).Draw(t, "deed")}
+		a.n = rapid.IntRange(1, 3).Draw(t, "n")
+		if a.deed == actSend {
+			a.size = drawSize(t)
+		}
+		s.acts = append(s.acts, a)
+	}
+	s.hang = rapid.IntRange(0, 9).Draw(t, "hang") == 9
+	s.code = rapid.SampledFrom([]codes.Code{
+		codes.OK, codes.Unavailable, codes.OK, codes.Unavailable, codes.Unavailable, codes.Unavailable,
+		codes.Aborted, codes.DeadlineExceeded, codes.ResourceExhausted, codes.NotFound, codes.Canceled,
+	}).Draw(t, "code")
+	s.pushback = rapid.SampledFrom([]string{"", "", "", "", "", "", "", "0", "30", "-1", "soon"}).Draw(t, "pushback")
+	return s
+}
+
+// GoString shows a plan in the report of a failure.
+func (p plan) GoString() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "{client streams %v, server streams %v, forced codec %v\n", p.clientStreams, p.serverStreams, p.forcedCodec)
+	fmt.Fprintf(&b, "  attempts %d, idempotency %d, attempt timeout %v, backoff %v, tokens %d, replay limit %d (of all: %v)\n",
+		p.maxAttempts, p.level, p.attemptTimeout, p.backoff, p.tokens, p.limit, p.ofAll)
+	fmt.Fprintf(&b, "  deadline %v, cancel %v, drain %v\n", p.deadline, p.cancel, p.drain)
+	for i, ops := range p.threads {
+		fmt.Fprintf(&b, "  thread %d:", i+1)
+		for _, o := range ops {
+			fmt.Fprintf(&b, " %v", o)
+		}
+		b.WriteByte('\n')
+	}
+	for i, s := range p.scripts {
+		fmt.Fprintf(&b, "  script %d:", i+1)
+		for _, a := range s.acts {
+			fmt.Fprintf(&b, " %v", a)
+		}
+		if s.hang {
+			b.WriteString(" hang\n")
+			continue
+		}
+		fmt.Fprintf(&b, " %v pushback %q\n", s.code, s.pushback)
+	}
+	b.WriteByte('}')
+	return b.String()
+}
+
+// String shows a step.
+func (o op) String() string {
+	name := [...]string{"send", "close", "receive", "header", "trailer", "context"}[o.verb]
+	if o.verb == doSend {
+		name = fmt.Sprintf("send(%d)", o.size)
+	}
+	if o.pause > 0 {
+		return fmt.Sprintf("%v,%s", o.pause, name)
+	}
+	return name
+}
+
+// String shows an act.
+func (a act) String() string {
+	switch a.deed {
+	case actReceive:
+		return fmt.Sprintf("receive(%d)", a.n)
+	case actReceiveAll:
+		return "receiveAll"
+	case actHeader:
+		return "header"
+	case actSend:
+		return fmt.Sprintf("send(%d×%d)", a.n, a.size)
+	default:
+		return fmt.Sprintf("wait(%v)", time.Duration(a.n)*unit)
+	}
+}
