@@ -1,9 +1,11 @@
 package retrybudget
 
 import (
+	"context"
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // failure is a failed attempt, understood.
@@ -29,9 +31,14 @@ func (t *retries) examine(end attemptEnd) failure {
 	st := statusOf(err)
 	f := failure{caller: t.callerDone()}
 	timeout := end.timeout > 0 && f.caller == NoReason && isTimeUp(st.Code())
-	if timeout {
+	switch {
+	case timeout:
 		err = &attemptTimeoutError{attempt: t.attempt, after: end.timeout}
 		st = statusOf(err)
+	case end.timeout > 0 && f.caller == ReasonDeadline && st.Code() == codes.Canceled:
+		// Both ended at this moment; the code is that of how ours was enforced.
+		st = status.FromContextError(context.DeadlineExceeded)
+		err = st.Err()
 	}
 	f.guidance = readGuidance(end.trailer, st)
 	f.record = AttemptRecord{Attempt: t.attempt, Code: st.Code(), Err: err, Wait: t.wait, Exhausted: f.guidance.exhausted}

@@ -28,8 +28,8 @@ const (
 
 // Retrier retries failed calls under budgets. One Retrier serves many client
 // connections; unary calls and streams on all of them share its budgets, keyed
-// by target string and method. It is safe for concurrent use, starts no
-// goroutine and needs no closing.
+// by target string and method. It is safe for concurrent use and needs no
+// closing: nothing of it outlives its calls.
 //
 // Make one with [New]; the zero value is not usable.
 type Retrier struct {

@@ -30,11 +30,15 @@ type sentMessage struct {
 func (s sentMessage) cost() int { return len(s.bytes) + int(unsafe.Sizeof(s)) }
 
 // codec is what a call encodes its messages with, in the newer of grpc-go's two
-// shapes. Its proto is true for the standard one.
+// shapes. standard is true for grpc-go's own for protobuf, which other codecs may
+// replace under its name.
 type codec struct {
 	encoding.CodecV2
-	proto bool
+	standard bool
 }
+
+// standardCodec is the package of grpc-go's own codec.
+const standardCodec = "google.golang.org/grpc/encoding/proto"
 
 // codecOf returns the codec that grpc-go will choose for a call with opts; nil
 // inside when there is none.
@@ -57,7 +61,8 @@ func codecOf(opts []grpc.CallOption) codec {
 		return codec{CodecV2: forced}
 	}
 	if c := encoding.GetCodecV2(subtype); c != nil {
-		return codec{c, subtype == proto.Name}
+		t := reflect.TypeOf(c)
+		return codec{c, t.Kind() == reflect.Pointer && t.Elem().PkgPath() == standardCodec}
 	}
 	if c := encoding.GetCodec(subtype); c != nil {
 		return codec{CodecV2: oldCodec{c}}
@@ -92,6 +97,9 @@ func (oldCodec) Name() string { return "" }
 // message of its type be made.
 func (c codec) keep(m any) (sentMessage, bool) {
 	var kept sentMessage
+	if _, ok := m.(*grpc.PreparedMsg); ok {
+		return kept, false // encoded for one attempt
+	}
 	if p, ok := m.(protoreflect.ProtoMessage); ok {
 		kept.proto = p.ProtoReflect().Type()
 	} else if t := reflect.TypeOf(m); t != nil && t.Kind() == reflect.Pointer {

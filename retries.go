@@ -77,7 +77,7 @@ func (t *retries) next(end attemptEnd) (bool, error) {
 		t.settle(Abandoned)
 		f.waiting = true
 	}
-	if reason == ReasonBudget || f.guidance.exhausted {
+	if reason == ReasonBudget || f.guidance.exhausted || f.guidance.veto {
 		noteExhausted(t.ctx)
 	}
 	err := f.record.Err

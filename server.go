@@ -21,10 +21,10 @@ import (
 //   - The handler's context tells the number of the incoming attempt
 //     ([AttemptFromIncomingContext]) and collects what the process's own
 //     [Retrier]s meet in calls made with it, or with a context derived from it.
-//   - When a budget refused a retry there, or a failure that carried the hint
-//     ended a call, and the handler then fails, the answer carries the trailer
-//     retrybudget-exhausted: the caller's budget prices a retry four times
-//     higher. It does not forbid one.
+//   - When a budget refused a retry there, or a failure ended a call that
+//     carried the hint or forbade a retry, and the handler then fails, the
+//     answer carries the trailer retrybudget-exhausted: the caller's budget
+//     prices a retry four times higher. It does not forbid one.
 //   - A request that arrives with no time left fails with DEADLINE_EXCEEDED
 //     before the handler runs.
 //

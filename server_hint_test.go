@@ -37,7 +37,9 @@ func refusing(t *testing.T) *grpc.ClientConn {
 }
 
 // withHint makes a step's answer carry the hint.
-func withHint(next rpctest.Step) rpctest.Step { return rpctest.WithTrailer(next, exhaustedTrailer, "1") }
+func withHint(next rpctest.Step) rpctest.Step {
+	return rpctest.WithTrailer(next, exhaustedTrailer, "1")
+}
 
 // trailerOf serves one call with the handler and returns its trailer.
 func trailerOf(t *testing.T, call func(context.Context, *grpc.ClientConn, ...grpc.CallOption) error, handler func(context.Context) error, opts ...retrybudget.ServerOption) (metadata.MD, error) {
@@ -108,7 +110,9 @@ func TestServerHint_causes(t *testing.T) {
 	granting := &budgetLedger{grants: -1}
 	grants := granting.option()
 	fails := []rpctest.Step{rpctest.Unavailable()}
-	hint := func(code codes.Code) []rpctest.Step { return []rpctest.Step{withHint(rpctest.Fail(code, "")), rpctest.OK()} }
+	hint := func(code codes.Code) []rpctest.Step {
+		return []rpctest.Step{withHint(rpctest.Fail(code, "")), rpctest.OK()}
+	}
 	for _, tt := range []struct {
 		name  string
 		steps []rpctest.Step
@@ -191,13 +195,23 @@ func TestServerHint_derivedContexts(t *testing.T) {
 	t.Parallel()
 	type key struct{}
 	for name, derive := range map[string]func(context.Context) (context.Context, context.CancelFunc){
-		"itself":        func(ctx context.Context) (context.Context, context.CancelFunc) { return ctx, func() {} },
-		"timeout":       func(ctx context.Context) (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, time.Hour) },
-		"cancel":        context.WithCancel,
-		"without it":    func(ctx context.Context) (context.Context, context.CancelFunc) { return context.WithoutCancel(ctx), func() {} },
-		"value":         func(ctx context.Context) (context.Context, context.CancelFunc) { return context.WithValue(ctx, key{}, 1), func() {} },
-		"own metadata":  func(ctx context.Context) (context.Context, context.CancelFunc) { return metadata.AppendToOutgoingContext(ctx, "k", "v"), func() {} },
-		"none incoming": func(ctx context.Context) (context.Context, context.CancelFunc) { return metadata.NewIncomingContext(ctx, nil), func() {} },
+		"itself": func(ctx context.Context) (context.Context, context.CancelFunc) { return ctx, func() {} },
+		"timeout": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, time.Hour)
+		},
+		"cancel": context.WithCancel,
+		"without it": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithoutCancel(ctx), func() {}
+		},
+		"value": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithValue(ctx, key{}, 1), func() {}
+		},
+		"own metadata": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return metadata.AppendToOutgoingContext(ctx, "k", "v"), func() {}
+		},
+		"none incoming": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return metadata.NewIncomingContext(ctx, nil), func() {}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

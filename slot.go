@@ -10,7 +10,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
 )
 
 type slotKey struct{}
@@ -46,7 +45,7 @@ func (s *slot) trailer(cfg *server, err error) metadata.MD {
 	if err == nil {
 		return nil
 	}
-	exhausted := s.exhausted.Load() && cfg.hinted.has(status.Code(err))
+	exhausted := s.exhausted.Load() && cfg.hinted.has(statusOf(err).Code())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	stop := s.stop || exhausted && cfg.pushback

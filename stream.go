@@ -89,8 +89,8 @@ func (s *clientStream) start() error {
 	}
 	s.mu.Lock()
 	s.current = a
-	if s.t.disabled() {
-		s.commitLocked(a)
+	if s.t.disabled() && a.timeout == 0 {
+		s.commitLocked(a) // nothing to keep, and no timeout that a commit would lift
 	}
 	s.mu.Unlock()
 	return nil
@@ -105,15 +105,24 @@ func (s *clientStream) release() {
 
 // failed decides what follows the failure err of attempt a and does it: the next
 // attempt is opened and gets what the application sent so far, or the call ends.
-// It returns the error that the call ended with. The caller holds the token.
+// It returns the error that the call ended with. The stream of a has ended, as
+// its trailer is read. The caller holds the token.
 func (s *clientStream) failed(a *streamAttempt, err error) error {
-	end := attemptEnd{err: err, trailer: a.cs.Trailer(), timeout: s.timeoutOf(a), delivered: s.delivered.Load()}
-	end.committed = s.abandon(a)
-	next, err := s.reopen(a, end)
-	if err != nil {
-		return err
+	end := attemptEnd{err: err, timeout: s.timeoutOf(a), delivered: s.delivered.Load()}
+	s.mu.Lock()
+	broken := a.broken
+	s.mu.Unlock()
+	if broken != nil {
+		end.err = broken
+	} else {
+		end.trailer = a.cs.Trailer()
 	}
-	s.replaceBy(next)
+	end.committed = s.abandon(a)
+	next, final := s.reopen(a, end)
+	if final != nil {
+		return final
+	}
+	s.replaceBy(next, end.err)
 	return nil
 }
 

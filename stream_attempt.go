@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 )
 
 // streamAttempt is one attempt of a stream. Fields that mu of its stream guards
@@ -24,11 +25,13 @@ type streamAttempt struct {
 	// committed, or the end of the call.
 	over chan struct{}
 
-	decided   bool  // over is closed; guarded by mu
-	abandoned bool  // another attempt takes its place; guarded by mu
-	timedOut  bool  // timeout ended it; guarded by mu
-	finished  bool  // grpc-go has written the targets; guarded by mu
-	stray     error // grpc-go ended it outside any call of ours; guarded by mu
+	decided   bool        // over is closed; guarded by mu
+	abandoned bool        // another attempt takes its place; guarded by mu
+	timedOut  bool        // timeout ended it; guarded by mu
+	unwatch   func() bool // stops watching the caller's context; guarded by mu
+	finished  bool        // grpc-go has written the targets; guarded by mu
+	stray     error       // grpc-go ended it outside any call of ours; guarded by mu
+	broken    error       // what really ended it, where that was not the server; guarded by mu
 
 	// Where grpc-go writes what grpc.Header, grpc.Trailer and grpc.Peer ask
 	// for. The caller's own targets get the last attempt's at the end.
@@ -91,6 +94,13 @@ func (s *clientStream) attemptTimedOut(a *streamAttempt) {
 	s.mu.Lock()
 	late := a.decided || a.abandoned
 	a.timedOut = !late
+	if !late {
+		// grpc-go is done with the attempt then and would not notice that the
+		// application gives up the call without asking for more.
+		a.unwatch = context.AfterFunc(s.ctx, func() {
+			s.strayed(a, status.FromContextError(s.ctx.Err()).Err())
+		})
+	}
 	s.mu.Unlock()
 	if !late {
 		a.cancel(errAttemptTimeout)
@@ -103,7 +113,11 @@ func (s *clientStream) abandon(a *streamAttempt) (committed bool) {
 	s.mu.Lock()
 	a.abandoned = true
 	committed = s.committed
+	unwatch := a.unwatch
 	s.mu.Unlock()
+	if unwatch != nil {
+		unwatch()
+	}
 	if a.timer != nil {
 		a.timer.Stop()
 	}
@@ -111,20 +125,35 @@ func (s *clientStream) abandon(a *streamAttempt) (committed bool) {
 	return committed
 }
 
+// breakOff ends an attempt because of err, which did not come from the server. A
+// receiver that waits for the server comes back then.
+func (s *clientStream) breakOff(a *streamAttempt, err error) {
+	s.mu.Lock()
+	if a.broken == nil {
+		a.broken = err
+	}
+	s.mu.Unlock()
+	a.cancel(err)
+}
+
 // attemptFinished is each attempt's OnFinish. When grpc-go ends the stream
 // because the caller's context ended or the connection closed, the application
 // may never call again, so this is where the call ends.
 func (s *clientStream) attemptFinished(a *streamAttempt, err error) {
-	stray := err != nil && (s.ctx.Err() != nil || isClosing(statusOf(err)))
 	s.mu.Lock()
 	a.finished = true
-	if stray {
-		a.stray = err
-	}
 	s.mu.Unlock()
-	if stray {
-		s.reap()
+	if err != nil && (s.ctx.Err() != nil || isClosing(statusOf(err))) {
+		s.strayed(a, err)
 	}
+}
+
+// strayed says that a ended outside any call of ours.
+func (s *clientStream) strayed(a *streamAttempt, err error) {
+	s.mu.Lock()
+	a.stray = err
+	s.mu.Unlock()
+	s.reap()
 }
 
 // reap ends the call when its attempt ended outside any call of ours. While

@@ -4,6 +4,7 @@ import (
 	"io"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 )
 
@@ -46,12 +47,18 @@ func (s *clientStream) finish(a *streamAttempt, final error) {
 	s.current, s.ended, s.final = a, true, final
 	s.freeLocked()
 	s.chosen.Store(nil)
-	finished := a.finished
+	finished, broken := a.finished, a.broken != nil
 	s.mu.Unlock()
-	s.abandon(a)
-	if finished {
-		s.copyTargets(a)
+	switch {
+	case finished:
+		s.copyTargets(a.header, a.trailer, &a.peer)
+	case a.cs != nil && !broken:
+		// grpc-go has ended the stream but not got to the targets yet.
+		header, _ := a.cs.Header()
+		p, _ := peer.FromContext(a.cs.Context())
+		s.copyTargets(header, a.cs.Trailer(), p)
 	}
+	s.abandon(a)
 	if s.t.cancel != nil {
 		s.t.cancel()
 	}
@@ -70,20 +77,20 @@ func isEOF(err error) bool {
 
 // copyTargets gives the caller's grpc.Header, grpc.Trailer and grpc.Peer what
 // the last attempt got.
-func (s *clientStream) copyTargets(a *streamAttempt) {
+func (s *clientStream) copyTargets(header, trailer metadata.MD, from *peer.Peer) {
 	for _, o := range s.opts {
 		switch o := o.(type) {
 		case grpc.HeaderCallOption:
 			if o.HeaderAddr != nil {
-				*o.HeaderAddr = a.header
+				*o.HeaderAddr = header
 			}
 		case grpc.TrailerCallOption:
 			if o.TrailerAddr != nil {
-				*o.TrailerAddr = a.trailer
+				*o.TrailerAddr = trailer
 			}
 		case grpc.PeerCallOption:
-			if o.PeerAddr != nil {
-				*o.PeerAddr = peer.Peer{Addr: a.peer.Addr, LocalAddr: a.peer.LocalAddr, AuthInfo: a.peer.AuthInfo}
+			if o.PeerAddr != nil && from != nil {
+				*o.PeerAddr = *from
 			}
 		}
 	}

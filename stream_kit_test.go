@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/retrybudget/retrybudget"
+	"github.com/retrybudget/retrybudget/internal/rpctest"
 )
 
 // streamKinds are the kinds of streams.
@@ -214,6 +216,9 @@ type note struct {
 	Odd bool `json:",omitempty"`
 }
 
+// Reset makes n empty, as generated messages can be made.
+func (n *note) Reset() { *n = note{} }
+
 // noteCodec is an older codec for notes, registered under the subtype "note".
 type noteCodec struct{}
 
@@ -237,3 +242,30 @@ var noteSubtype = func() string {
 	encoding.RegisterCodec(noteCodec{})
 	return noteCodec{}.Name()
 }()
+
+// withCallID makes the calls of a context one logical call to the server.
+func withCallID(t testing.TB, id string) context.Context {
+	t.Helper()
+	return rpctest.WithCallID(t.Context(), id)
+}
+
+// callIDOf returns the logical call that an attempt belongs to.
+func callIDOf(ss grpc.ServerStream) string {
+	return strings.Join(metadata.ValueFromIncomingContext(ss.Context(), rpctest.CallID), "")
+}
+
+// requireSettled checks that every granted retry was settled exactly once.
+func requireSettled(t *testing.T, b *budgetLedger) {
+	t.Helper()
+	open := 0
+	for _, line := range b.read() {
+		switch verb, _, _ := strings.Cut(line, " "); verb {
+		case "grant":
+			open++
+		case "settle":
+			open--
+		}
+		require.True(t, open == 0 || open == 1, "%v", b.read())
+	}
+	require.Zero(t, open, "%v", b.read())
+}

@@ -5,9 +5,9 @@ import (
 	"io"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 )
 
 // RecvMsg receives the next message, retrying the stream while none was
@@ -34,22 +34,23 @@ func (s *clientStream) RecvMsg(m any) error {
 			return s.deliverPending(a, m)
 		}
 		err := a.cs.RecvMsg(m)
-		switch {
-		case err == nil:
-			if !s.deliver(a) {
-				continue // its timeout was first; what follows is its end
+		if err == nil {
+			if s.deliver(a) || !s.desc.ServerStreams {
+				if !s.desc.ServerStreams { // a whole answer, so it counts even if the timeout came first
+					s.finishOK(a)
+				}
+				return nil
 			}
-			if !s.desc.ServerStreams {
-				s.finishOK(a)
-			}
-			return nil
-		case isEOF(err):
+			err = s.drain(a) // its timeout was first, and the rest of the stream is lost
+		}
+		if isEOF(err) {
 			s.finishOK(a)
 			return io.EOF
 		}
 		if err := s.failed(a, err); err != nil {
 			return err
 		}
+		resetReply(m)
 	}
 }
 
@@ -75,14 +76,12 @@ func (s *clientStream) deliver(a *streamAttempt) bool {
 // deliverPending gives the application the message that a broken send came
 // across. The caller holds the token.
 func (s *clientStream) deliverPending(a *streamAttempt, m any) error {
-	bytes := []byte(s.pending.ProtoReflect().GetUnknown())
+	bytes := s.pending.ProtoReflect().GetUnknown()
 	s.pending = nil
-	message, ok := m.(proto.Message)
-	if !ok {
-		return s.failed(a, status.Errorf(codes.Internal, "retrybudget: cannot receive into a %T", m))
-	}
-	if err := proto.Unmarshal(bytes, message); err != nil {
-		return s.failed(a, status.Errorf(codes.Internal, "grpc: failed to unmarshal the received message: %v", err))
+	if err := s.codec.Unmarshal(mem.BufferSlice{mem.SliceBuffer(bytes)}, m); err != nil {
+		err = status.Errorf(codes.Internal, "grpc: failed to unmarshal the received message: %v", err)
+		s.breakOff(a, err)
+		return s.failed(a, err)
 	}
 	s.deliver(a)
 	if !s.desc.ServerStreams {
@@ -114,38 +113,22 @@ func (s *clientStream) freeLocked() {
 }
 
 // Header returns the response headers, which commits the call, or nil when the
-// stream ended without any.
+// stream ended without any. It does not wait for RecvMsg: another goroutine may
+// be in it for a message that the server sends later.
 func (s *clientStream) Header() (metadata.MD, error) {
-	if a := s.chosen.Load(); a != nil {
-		return s.headerOf(a)
-	}
-	s.token <- struct{}{}
-	defer s.release()
 	for {
+		if a := s.chosen.Load(); a != nil {
+			return s.headerOf(a)
+		}
 		a, done := s.state()
-		if done || s.pending != nil {
+		if done {
 			return a.headers()
 		}
 		md, err := a.cs.Header()
-		switch {
-		case err != nil:
-		case md != nil:
-			if err = s.commitOrDrain(a); err == nil {
-				return md, nil
-			}
-		default:
-			err = s.recvStatus(a)
+		if err == nil && md != nil && s.commitTo(a) {
+			return md, nil
 		}
-		switch {
-		case err == nil:
-			return nil, nil
-		case isEOF(err):
-			s.finishOK(a)
-			return nil, nil
-		}
-		if s.failed(a, err) != nil {
-			return nil, nil // the status comes from RecvMsg
-		}
+		s.resolve(a, err)
 	}
 }
 
@@ -153,6 +136,7 @@ func (s *clientStream) Header() (metadata.MD, error) {
 func (s *clientStream) headerOf(a *streamAttempt) (metadata.MD, error) {
 	md, err := a.cs.Header()
 	if err != nil {
+		s.breakOff(a, err)
 		return nil, s.end(a, err)
 	}
 	return md, nil
@@ -179,9 +163,9 @@ func (s *clientStream) Trailer() metadata.MD {
 // it.
 func (s *clientStream) Context() context.Context {
 	s.mu.Lock()
-	a, committed := s.current, s.committed
+	a, settled := s.current, s.committed || s.ended
 	s.mu.Unlock()
-	if committed && a != nil && a.cs != nil {
+	if settled && a != nil && a.cs != nil {
 		return a.cs.Context()
 	}
 	return s.ctx

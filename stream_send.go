@@ -11,6 +11,14 @@ import (
 // SendMsg sends a message, and keeps it for replay while the call is not
 // committed. It returns io.EOF when the stream has ended; RecvMsg says how.
 func (s *clientStream) SendMsg(m any) error {
+	err := s.send(m)
+	if isEOF(err) && !s.desc.ClientStreams {
+		return nil // as grpc-go: generated code expects the status from RecvMsg
+	}
+	return err
+}
+
+func (s *clientStream) send(m any) error {
 	if a := s.chosen.Load(); a != nil {
 		return s.sendChosen(a, m)
 	}
@@ -31,7 +39,10 @@ func (s *clientStream) SendMsg(m any) error {
 			}
 			err = io.EOF // the attempt was given up; if there is another, it gets the message
 		}
-		if !s.resend(a, err) {
+		if !isEOF(err) {
+			s.breakOff(a, err)
+		}
+		if s.resolve(a, err); !s.isReplaced(a) {
 			return s.sendError(err)
 		}
 	}
@@ -41,6 +52,7 @@ func (s *clientStream) sendChosen(a *streamAttempt, m any) error {
 	a.waitReady()
 	err := a.cs.SendMsg(m)
 	if err != nil && !isEOF(err) {
+		s.breakOff(a, err)
 		return s.end(a, err)
 	}
 	return err
@@ -64,8 +76,10 @@ func (s *clientStream) keep(a *streamAttempt, m sentMessage, can bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
+	case s.ended:
+		return true
 	case a.abandoned || a.timedOut || s.current != a:
-		return s.ended
+		return false
 	case s.committed:
 		return true
 	case can && s.bytes+m.cost() <= s.limit && s.t.r.reserve(m.cost()):
@@ -77,18 +91,17 @@ func (s *clientStream) keep(a *streamAttempt, m sentMessage, can bool) bool {
 	}
 }
 
-// resend finds out what a send that failed with err means. It reports true when
-// another attempt took the place of a, so that the message is to be sent there.
+// resolve returns once it is known what becomes of a, which turned out to be
+// broken: err is io.EOF, nil, or an error of our own side.
 //
 // Only the status of a, which RecvMsg gives, says whether it can be retried. If
-// the application is receiving, that decides; otherwise it is received here.
-// Once this reported false for io.EOF the call is not retried any more: the
-// application stops sending, and a later attempt would get half of what it meant
-// to send.
-func (s *clientStream) resend(a *streamAttempt, err error) bool {
+// the application is receiving, that decides; otherwise it is received here. A
+// call that is not retried then never is: SendMsg gives io.EOF, the application
+// stops sending, and a later attempt would get half of what it meant to send.
+func (s *clientStream) resolve(a *streamAttempt, err error) {
 	select {
 	case <-a.over:
-		return s.isReplaced(a)
+		return
 	case s.token <- struct{}{}:
 	}
 	defer s.release()
@@ -96,19 +109,18 @@ func (s *clientStream) resend(a *streamAttempt, err error) bool {
 	decided := a.decided
 	s.mu.Unlock()
 	if decided {
-		return s.isReplaced(a)
+		return
 	}
-	if isEOF(err) {
+	if err == nil || isEOF(err) {
 		err = s.recvStatus(a)
 	}
 	switch {
 	case err == nil: // messages are pending; the application gets them, and the status
-		return false
 	case isEOF(err):
 		s.finishOK(a)
-		return false
+	default:
+		_ = s.failed(a, err) // RecvMsg gives it
 	}
-	return s.failed(a, err) == nil
 }
 
 // isReplaced reports whether another attempt took the place of a.
@@ -127,7 +139,7 @@ func (s *clientStream) isReplaced(a *streamAttempt) bool {
 // headers mean that there is no message.
 func (s *clientStream) recvStatus(a *streamAttempt) error {
 	m := &emptypb.Empty{}
-	if !s.codec.proto {
+	if !s.codec.standard {
 		if md, err := a.cs.Header(); err != nil || md != nil {
 			return s.commitOrDrain(a)
 		}
@@ -143,22 +155,31 @@ func (s *clientStream) recvStatus(a *streamAttempt) error {
 	return nil
 }
 
-// commitOrDrain commits the call to a. If the attempt's timeout was first, it
-// waits for the end of the attempt instead and returns CANCELLED, which is what
-// such an attempt ends with. The caller holds the token.
+// commitOrDrain commits the call to a, or ends a if its timeout came first. The
+// caller holds the token.
 func (s *clientStream) commitOrDrain(a *streamAttempt) error {
-	s.mu.Lock()
-	ok := s.commitLocked(a)
-	s.mu.Unlock()
-	if ok {
+	if s.commitTo(a) {
 		return nil
 	}
+	return s.drain(a)
+}
+
+// drain waits for the end of an attempt whose timeout has cancelled it, and
+// returns what such an attempt ends with. The caller holds the token.
+func (s *clientStream) drain(a *streamAttempt) error {
 	for {
 		if err := a.cs.RecvMsg(&emptypb.Empty{}); err != nil {
-			break
+			return status.FromContextError(context.Canceled).Err()
 		}
 	}
-	return status.FromContextError(context.Canceled).Err()
+}
+
+// commitTo commits the call to a if it still is the current attempt and was not
+// given up.
+func (s *clientStream) commitTo(a *streamAttempt) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current == a && s.commitLocked(a)
 }
 
 // CloseSend says that the application sends no more. Every attempt that follows
@@ -175,13 +196,13 @@ func (s *clientStream) CloseSend() error {
 	return a.cs.CloseSend()
 }
 
-// replaceBy makes a the current attempt and sends it all that the application
-// has sent. The caller holds the token.
+// replaceBy makes a the current attempt, after one that failed with cause, and
+// sends it all that the application has sent. The caller holds the token.
 //
 // On a bidirectional stream the server may not read on before its answers are
 // received, so there the replay runs beside the receiver, in the one goroutine
 // of this package; it ends with the attempt.
-func (s *clientStream) replaceBy(a *streamAttempt) {
+func (s *clientStream) replaceBy(a *streamAttempt, cause error) {
 	s.mu.Lock()
 	before := s.current
 	s.current = a
@@ -196,26 +217,27 @@ func (s *clientStream) replaceBy(a *streamAttempt) {
 	switch {
 	case a.ready == nil:
 	case s.desc.ClientStreams && s.desc.ServerStreams:
-		go s.replay(a, sent, halfClosed)
+		go s.replay(a, sent, halfClosed, cause)
 	default:
-		s.replay(a, sent, halfClosed)
+		s.replay(a, sent, halfClosed, cause)
 	}
 }
 
 // replay sends messages on a, and the half-close. When that fails, the attempt
-// does, and whoever receives from it learns why.
-func (s *clientStream) replay(a *streamAttempt, sent []sentMessage, halfClosed bool) {
+// does, and whoever receives from it learns why. A message that cannot be made
+// again ends the call with the failure that asked for the retry.
+func (s *clientStream) replay(a *streamAttempt, sent []sentMessage, halfClosed bool, cause error) {
 	defer close(a.ready)
 	for _, kept := range sent {
 		m, err := s.codec.decode(kept)
-		if err == nil {
-			err = a.cs.SendMsg(m)
-		}
-		if isEOF(err) {
+		if err != nil {
+			s.breakOff(a, Final(cause))
 			return
 		}
-		if err != nil {
-			a.cancel(err)
+		if err = a.cs.SendMsg(m); err != nil {
+			if !isEOF(err) {
+				s.breakOff(a, err)
+			}
 			return
 		}
 	}

@@ -69,8 +69,8 @@ func quickConfig() config {
 	c.Strategies = []string{"naive", "tokens", "adaptive"}
 	c.Rate = 150
 	c.Workers = 12
-	c.Warmup = 14 * time.Second
-	c.Fault = 9 * time.Second
+	c.Warmup = 13500 * time.Millisecond
+	c.Fault = 8 * time.Second
 	return c
 }
 

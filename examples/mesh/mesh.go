@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -103,8 +104,8 @@ func (m *mesh) connect(ctx context.Context, edge int, target string, more ...grp
 	if err != nil {
 		return nil, err
 	}
-	options := append(client.options, more...)
-	conn, err := grpc.NewClient(target, append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	plain := []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
+	conn, err := grpc.NewClient(target, slices.Concat(plain, client.options, more)...)
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ func play(ctx context.Context, c config, show func(context.Context, *live)) (res
 	calls := schedule(c)
 	for names := range slices.Chunk(c.Scenarios, c.Together) {
 		scenes, err := newScenes(ctx, c, names, len(calls))
-		if ctx.Err() != nil && len(r.Rows) > 0 {
+		if err != nil && ctx.Err() != nil && len(r.Rows) > 0 {
 			break // what was measured before is worth showing
 		}
 		if err != nil {

@@ -38,9 +38,11 @@ var scenarios = []scenario{
 		phases: func(c config) []phase { return []phase{{Start: c.Warmup, Errors: 1, Capacity: 1}} },
 	},
 	{
-		Name:   "failing",
-		title:  func(c config) string { return fmt.Sprintf("C %.4g %% failing", c.Failing) },
-		about:  func(c config) string { return fmt.Sprintf("C answers %.4g %% of the attempts UNAVAILABLE, at once, at random", c.Failing) },
+		Name:  "failing",
+		title: func(c config) string { return fmt.Sprintf("C %.4g %% failing", c.Failing) },
+		about: func(c config) string {
+			return fmt.Sprintf("C answers %.4g %% of the attempts UNAVAILABLE, at once, at random", c.Failing)
+		},
 		phases: func(c config) []phase { return []phase{{Start: c.Warmup, Errors: c.Failing / 100, Capacity: 1}} },
 	},
 	{
@@ -57,9 +59,11 @@ var scenarios = []scenario{
 		},
 	},
 	{
-		Name:   "sick",
-		title:  func(config) string { return "one sick B" },
-		about:  func(config) string { return fmt.Sprintf("one of the %d instances of B loses its connection to C and cannot connect again", instances) },
+		Name:  "sick",
+		title: func(config) string { return "one sick B" },
+		about: func(config) string {
+			return fmt.Sprintf("one of the %d instances of B loses its connection to C and cannot connect again", instances)
+		},
 		phases: func(c config) []phase { return []phase{{Start: c.Warmup, Capacity: 1, Sick: true}} },
 	},
 }

@@ -64,13 +64,14 @@ func parameters(r result) []word {
 		s, _ := strategyNamed(name) // validated
 		all = append(all, word{s.Title, s.About})
 	}
+	var funds []string
 	for _, m := range r.Rows {
 		if m.HasFunds {
-			all = append(all, word{
-				fmt.Sprintf("tokens at the beginning of the fault, %s, %s", m.Scenario.title(c), m.Strategy.Title),
-				fmt.Sprintf("%.1f in the driver, %.1f in A, %.1f in each B on average", m.Funds[0], m.Funds[1], m.Funds[2]),
-			})
+			funds = append(funds, fmt.Sprintf("%s, %s: %.1f / %.1f / %.1f", m.Scenario.title(c), m.Strategy.Title, m.Funds[0], m.Funds[1], m.Funds[2]))
 		}
+	}
+	if funds != nil {
+		all = append(all, word{"tokens when the fault began, driver / A / each B on average", strings.Join(funds, "; ")})
 	}
 	return all
 }

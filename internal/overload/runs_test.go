@@ -14,7 +14,7 @@ import (
 type runs struct {
 	seeds  int
 	worlds []*world
-	byKey map[string]*world
+	byKey  map[string]*world
 }
 
 type world struct {

@@ -36,8 +36,6 @@ type window struct{ from, to time.Duration }
 
 func (w window) holds(t time.Duration) bool { return t >= w.from && t < w.to }
 
-func (w window) length() time.Duration { return w.to - w.from }
-
 // accept queues a job that arrives now and takes the given work. It returns the
 // moment at which the job will be finished, and whether it is then served or
 // turned away.

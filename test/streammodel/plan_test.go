@@ -2,6 +2,7 @@ package streammodel_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -134,7 +135,7 @@ func drawThreads(t *rapid.T, clientStreams bool) [][]op {
 	if rapid.Bool().Draw(t, "two goroutines") {
 		return [][]op{drawOps(t, sending), drawOps(t, receiving)}
 	}
-	return [][]op{drawOps(t, append(sending, receiving...))}
+	return [][]op{drawOps(t, slices.Concat(sending, receiving))}
 }
 
 func drawOps(t *rapid.T, verbs []verb) []op {

@@ -1,5 +1,0 @@
-//go:build race
-
-package overload_test
-
-const raceDetector = true

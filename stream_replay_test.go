@@ -1,0 +1,397 @@
+package retrybudget_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/dynamicpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/retrybudget/retrybudget"
+)
+
+// Each attempt sees the messages in order, and the half-close exactly when the
+// application did it.
+func TestStreamReplay_prefixAndHalfClose(t *testing.T) {
+	t.Parallel()
+	for kind, desc := range map[string]*grpc.StreamDesc{"client": clientStream, "bidi": bidiStream} {
+		for failAfter := range 4 {
+			for _, halfCloseFirst := range []bool{true, false} {
+				t.Run(fmt.Sprint(kind, " fails after ", failAfter, " half-closed ", halfCloseFirst), func(t *testing.T) {
+					t.Parallel()
+					synctest.Test(t, func(t *testing.T) {
+						var seen []string
+						s := streamServer(t, reading(failAfter, failing(unavailable("x"))), func(ss grpc.ServerStream) error {
+							var err error
+							if seen, err = recvAll(ss); err != io.EOF {
+								return err
+							}
+							return send(ss, strings.Join(seen, ""))
+						})
+						r := newRetrier(t, atOnce(3))
+						cs := open(t.Context(), t, s.Dial(t, r.DialOptions()...), desc)
+						for _, text := range []string{"a", "b", "c"} {
+							require.NoError(t, cs.SendMsg(wrapperspb.String(text)))
+						}
+						if halfCloseFirst {
+							require.NoError(t, cs.CloseSend())
+						}
+						synctest.Wait()
+						done := make(chan struct{})
+						go func() {
+							defer close(done)
+							got, err := recvOne(cs)
+							assert.NoError(t, err)
+							assert.Equal(t, "abc", got)
+						}()
+						synctest.Wait()
+						assert.Equal(t, 2, s.AttemptsOf(streamMethod), "before the half-close as well")
+						require.NoError(t, cs.CloseSend())
+						require.NoError(t, cs.CloseSend())
+						<-done
+						assert.Equal(t, []string{"a", "b", "c"}, seen)
+						assert.Zero(t, r.ReplayBytes())
+					})
+				})
+			}
+		}
+	}
+}
+
+// Many attempts of an upload, each ends at another place.
+func TestStreamReplay_everyAttemptFromTheStart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var seen [][]string
+		handlers := make([]func(grpc.ServerStream) error, 0, 8)
+		for n := range 7 {
+			handlers = append(handlers, func(ss grpc.ServerStream) error {
+				var got []string
+				for range n {
+					text, err := recv(ss)
+					if err != nil {
+						return err
+					}
+					got = append(got, text)
+				}
+				seen = append(seen, got)
+				return unavailable("x")
+			})
+		}
+		s := streamServer(t, append(handlers, collecting)...)
+		r := newRetrier(t, atOnce(8))
+		cs := open(t.Context(), t, s.Dial(t, r.DialOptions()...), clientStream)
+		shared := &wrapperspb.StringValue{}
+		for i := range 10 {
+			shared.Value = fmt.Sprint(i)
+			require.NoError(t, cs.SendMsg(shared))
+			synctest.Wait()
+		}
+		require.NoError(t, cs.CloseSend())
+
+		got, err := recvOne(cs)
+
+		require.NoError(t, err)
+		assert.Equal(t, "0123456789", got)
+		for n, of := range seen {
+			require.Len(t, of, n)
+			for i, text := range of {
+				assert.Equal(t, fmt.Sprint(i), text)
+			}
+		}
+		assert.Len(t, seen, 7)
+	})
+}
+
+// The request of a server stream is what it was when it was sent.
+func TestStreamReplay_requestChangedByTheApplication(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := streamServer(t, failing(unavailable("x")), echoing)
+		cs := open(t.Context(), t, s.Dial(t, newRetrier(t).DialOptions()...), serverStream)
+		req := wrapperspb.Bytes([]byte("n=1"))
+		require.NoError(t, cs.SendMsg(req))
+		require.NoError(t, cs.CloseSend())
+		copy(req.Value, "n=2")
+
+		var got wrapperspb.BytesValue
+		require.NoError(t, cs.RecvMsg(&got))
+		assert.Equal(t, "n=1", string(got.GetValue()))
+	})
+}
+
+func TestStreamReplay_dynamicMessages(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := streamServer(t, reading(1, failing(unavailable("x"))), collecting)
+		cs := open(t.Context(), t, s.Dial(t, newRetrier(t).DialOptions()...), clientStream)
+		m := dynamicpb.NewMessage(wrapperspb.String("").ProtoReflect().Descriptor())
+		value := m.Descriptor().Fields().ByName("value")
+		for _, text := range []string{"a", "b"} {
+			m.Reset()
+			m.Set(value, protoreflect.ValueOfString(text))
+			require.NoError(t, cs.SendMsg(m))
+			synctest.Wait()
+		}
+		require.NoError(t, cs.CloseSend())
+		got := dynamicpb.NewMessage(m.Descriptor())
+		require.NoError(t, cs.RecvMsg(got))
+		assert.Equal(t, "ab", got.Get(value).String())
+		assert.Equal(t, 2, s.AttemptsOf(streamMethod))
+	})
+}
+
+// All ways to choose a codec, with messages that are not protobuf's.
+func TestStreamReplay_otherCodecs(t *testing.T) {
+	t.Parallel()
+	v2 := encoding.GetCodecV2(proto.Name)
+	for name, test := range map[string]struct {
+		opts  []grpc.CallOption
+		proto bool
+	}{
+		"content subtype":     {opts: []grpc.CallOption{grpc.CallContentSubtype(noteSubtype)}},
+		"ForceCodec":          {opts: []grpc.CallOption{grpc.ForceCodec(noteCodec{})}},
+		"CallCustomCodec":     {opts: []grpc.CallOption{grpc.CallCustomCodec(noteCodec{}), grpc.CallContentSubtype(noteSubtype)}},
+		"ForceCodecV2":        {opts: []grpc.CallOption{grpc.ForceCodecV2(v2)}, proto: true},
+		"last one wins":       {opts: []grpc.CallOption{grpc.ForceCodecV2(v2), grpc.ForceCodec(noteCodec{}), grpc.CallContentSubtype(noteSubtype)}},
+		"subtype is no codec": {opts: []grpc.CallOption{grpc.ForceCodec(noteCodec{}), grpc.CallContentSubtype("proto")}},
+		"proto subtype":       {opts: []grpc.CallOption{grpc.CallContentSubtype("PROTO")}, proto: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if name == "subtype is no codec" {
+				// The server would take its codec from the subtype: only the
+				// client's choice is looked at here.
+				test.opts[1] = grpc.CallContentSubtype(noteSubtype)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				s := streamServer(t, reading2(test.proto, 2, unavailable("x")), reading2(test.proto, 3, nil))
+				r := newRetrier(t)
+				cs := open(t.Context(), t, s.Dial(t, r.DialOptions()...), clientStream, test.opts...)
+				n, text := &note{}, &wrapperspb.StringValue{}
+				for i := range 3 {
+					var m any = n
+					n.A, text.Value = fmt.Sprint(i), fmt.Sprint(i)
+					if test.proto {
+						m = text
+					}
+					require.NoError(t, cs.SendMsg(m))
+					synctest.Wait()
+				}
+				assert.Positive(t, r.ReplayBytes())
+				require.NoError(t, cs.CloseSend())
+				var got any = n
+				n.A, text.Value = "", ""
+				if test.proto {
+					got = text
+				}
+				require.NoError(t, cs.RecvMsg(got))
+				assert.Equal(t, "012", n.A+text.Value)
+				assert.Equal(t, 2, s.AttemptsOf(streamMethod))
+			})
+		})
+	}
+}
+
+// reading2 receives n messages and sends them joined, or fails with err.
+func reading2(isProto bool, n int, err error) func(grpc.ServerStream) error {
+	return func(ss grpc.ServerStream) error {
+		all := ""
+		for range n {
+			var m note
+			var text wrapperspb.StringValue
+			var into any = &m
+			if isProto {
+				into = &text
+			}
+			if err := ss.RecvMsg(into); err != nil {
+				return err
+			}
+			all += m.A + text.GetValue()
+		}
+		if err != nil {
+			return err
+		}
+		if isProto {
+			return send(ss, all)
+		}
+		return ss.SendMsg(&note{A: all})
+	}
+}
+
+// A message that can be encoded but not recreated cannot be sent again: the call
+// ends with the failure that it had.
+func TestStreamReplay_messageThatCannotBeRecreated(t *testing.T) {
+	t.Parallel()
+	for kind, desc := range map[string]*grpc.StreamDesc{"client": clientStream, "bidi": bidiStream} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := streamServer(t, failing(unavailable("shard 7 down")), collecting)
+				r := newRetrier(t)
+				cs := open(t.Context(), t, s.Dial(t, r.DialOptions()...), desc, grpc.CallContentSubtype(noteSubtype))
+				require.NoError(t, cs.SendMsg(&note{A: "a", Odd: true}))
+
+				err := cs.RecvMsg(&note{})
+
+				assert.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
+				assert.ErrorContains(t, err, "shard 7 down")
+				assert.Zero(t, r.ReplayBytes())
+			})
+		})
+	}
+}
+
+// A wrapper further in may refuse to send again.
+func TestStreamReplay_refusedByAnInnerStream(t *testing.T) {
+	t.Parallel()
+	refusal := status.Error(codes.PermissionDenied, "twice is once too often")
+	for kind, desc := range streamKinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := streamServer(t, failing(unavailable("x")), hanging)
+				r := newRetrier(t)
+				cc := s.Dial(t, tapped(r, func(n int, s *tap) {
+					s.send = func(m any, next func(any) error) error {
+						if n > 1 {
+							return refusal
+						}
+						return next(m)
+					}
+				})...)
+				cs := open(t.Context(), t, cc, desc)
+				require.NoError(t, cs.SendMsg(wrapperspb.String("a")))
+
+				_, err := recvOne(cs)
+
+				assert.Equal(t, refusal, err)
+				synctest.Wait()
+				assert.Zero(t, s.Live.Load())
+			})
+		})
+	}
+}
+
+// The kept bytes are the library's own: what an interceptor further in does to
+// the message of one attempt is not seen by the next.
+func TestStreamReplay_innerInterceptorChangesTheMessage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := streamServer(t, reading(1, failing(unavailable("x"))), reading(1, failing(unavailable("x"))), echoing)
+		cc := s.Dial(t, tapped(newRetrier(t), func(n int, s *tap) {
+			s.send = func(m any, next func(any) error) error {
+				if text, ok := m.(*wrapperspb.BytesValue); ok && n > 1 {
+					text.Value[0]++
+				}
+				return next(m)
+			}
+		})...)
+		cs := open(t.Context(), t, cc, bidiStream)
+		require.NoError(t, cs.SendMsg(wrapperspb.Bytes([]byte("a"))))
+		var got wrapperspb.BytesValue
+		require.NoError(t, cs.RecvMsg(&got))
+		assert.Equal(t, "b", string(got.GetValue()))
+	})
+}
+
+// A bidirectional server answers while the replay still runs, and reads on only
+// when its answers are taken: replay and receiving must go on side by side.
+func TestStreamReplay_serverBlocksWriting(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const chunks = 20
+		chunk := string(bytes.Repeat([]byte("x"), 20<<10))
+		answer := strings.Repeat("y", 100<<10) // larger than all windows on the way, soon
+		s := streamServer(t, reading(chunks, failing(unavailable("x"))), func(ss grpc.ServerStream) error {
+			for {
+				_, err := recv(ss)
+				if errors.Is(err, io.EOF) {
+					return nil
+				}
+				if err != nil {
+					return err
+				}
+				if err := send(ss, answer); err != nil {
+					return err
+				}
+			}
+		})
+		cs := open(t.Context(), t, s.Dial(t, newRetrier(t).DialOptions()...), bidiStream, grpc.MaxRetryRPCBufferSize(1<<20))
+		for range chunks {
+			require.NoError(t, cs.SendMsg(wrapperspb.String(chunk)))
+		}
+		require.NoError(t, cs.CloseSend())
+
+		got, err := recvAll(cs)
+
+		assert.Equal(t, io.EOF, err)
+		assert.Len(t, got, chunks)
+		assert.Equal(t, 2, s.AttemptsOf(streamMethod))
+	})
+}
+
+// CloseSend never waits for the server, as without the Retrier.
+func TestStreamReplay_closeSendDoesNotWaitForIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const chunks = 20
+		chunk := strings.Repeat("x", 20<<10)
+		answer := strings.Repeat("y", 100<<10)
+		s := streamServer(t, reading(chunks, failing(unavailable("x"))), func(ss grpc.ServerStream) error {
+			for n := 0; ; n++ {
+				if _, err := recv(ss); err != nil {
+					return send(ss, fmt.Sprint(n))
+				}
+				if err := send(ss, answer); err != nil {
+					return err
+				}
+			}
+		})
+		ctx := after(t, time.Second)
+		cs := open(ctx, t, s.Dial(t, newRetrier(t).DialOptions()...), bidiStream, grpc.MaxRetryRPCBufferSize(1<<20))
+		for range chunks {
+			require.NoError(t, cs.SendMsg(wrapperspb.String(chunk)))
+		}
+		md, err := cs.Header() // from attempt 2, in the middle of its replay
+		require.NoError(t, err)
+		require.NotNil(t, md)
+
+		require.NoError(t, cs.CloseSend())
+
+		require.NoError(t, ctx.Err(), "CloseSend waited")
+		got, err := recvAll(cs)
+		assert.Equal(t, io.EOF, err)
+		require.Len(t, got, chunks+1)
+		assert.Equal(t, fmt.Sprint(chunks), got[chunks])
+	})
+}
+
+// Another interceptor of the same Retrier lets the attempts pass.
+func TestStreamReplay_twiceOnOneConnection(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := streamServer(t, reading(1, failing(unavailable("x"))))
+		r := newRetrier(t)
+		cc := s.Dial(t, append(r.DialOptions(), grpc.WithChainStreamInterceptor(r.StreamClientInterceptor()))...)
+		cs := open(t.Context(), t, cc, bidiStream)
+		sendAll(t, cs, "a")
+		_, err := recvOne(cs)
+		assert.ErrorIs(t, err, retrybudget.ErrAttemptsExhausted)
+		assert.Equal(t, 3, s.AttemptsOf(streamMethod))
+	})
+}

@@ -1,0 +1,77 @@
+package streammodel_test
+
+import (
+	"time"
+)
+
+// watch looks again and again, until done, at what must hold whenever everything
+// has come to rest. It does so at instants of its own: time only reaches them
+// when nothing else can go on.
+func (w *world) watch(done <-chan struct{}) {
+	for at := w.began.Add(unit + 500*time.Nanosecond); ; at = at.Add(unit) {
+		select {
+		case <-done:
+			return
+		case <-time.After(time.Until(at)):
+		}
+		held := w.r.ReplayBytes()
+		w.mu.Lock()
+		if held > int64(w.plan.limit) {
+			w.fail("%d bytes are kept for replay, the limit is %d", held, w.plan.limit)
+		}
+		w.look()
+		w.mu.Unlock()
+	}
+}
+
+// look sees to it that nothing is stuck: neither side waits for what the other
+// has done, and attempts that are given up are over.
+func (w *world) look() {
+	for i, a := range w.attempts {
+		late := w.timesOut(a) && w.now() > a.start+w.plan.attemptTimeout && !w.mayBeCommitted(a)
+		switch {
+		case a.over:
+		case i < len(w.attempts)-1:
+			w.fail("attempt %d is still alive beside attempt %d", a.number, w.attempts[i+1].number)
+		case late:
+			w.fail("attempt %d is still alive after its timeout", a.number)
+		}
+	}
+	if len(w.attempts) == 0 {
+		return
+	}
+	last := w.attempts[len(w.attempts)-1]
+	if last.over {
+		w.lookAtWait(last)
+		return
+	}
+	if last.receiving && len(last.received) < len(w.app.sends) {
+		w.fail("attempt %d waits for message %d of %d that were sent", last.number, len(last.received)+1, len(w.app.sends))
+	}
+	if last.receiving && w.halfClosed() {
+		w.fail("attempt %d does not see the half-close", last.number)
+	}
+	if w.app.inReceive && w.plan.serverStreams && len(last.sent) > len(w.app.got) {
+		w.fail("the application does not receive message %d of %d", len(w.app.got)+1, len(last.sent))
+	}
+	if w.app.inHeader && (last.header || len(last.sent) > 0) {
+		w.fail("the application does not get the headers")
+	}
+}
+
+// lookAtWait sees to it that the application is only kept waiting without an
+// attempt for as long as the wait before a retry is.
+func (w *world) lookAtWait(last *attempt) {
+	if !w.app.sending && !w.app.inReceive && !w.app.inHeader {
+		return
+	}
+	_, wait := w.guidance(last.script)
+	if since := max(last.end, w.app.since); w.now()-since > max(wait, w.plan.backoff) {
+		w.fail("the application is stuck: attempt %d is over since %v", last.number, last.end)
+	}
+}
+
+// halfClosed reports whether the application sends no more.
+func (w *world) halfClosed() bool {
+	return w.app.closed || !w.plan.clientStreams && w.app.sent > 0
+}
