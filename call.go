@@ -40,9 +40,9 @@ func (r *Retrier) lookUp(cc *grpc.ClientConn, method string) (*key, *settings) {
 	return k, set
 }
 
-// begin prepares c for its first attempt, which is to be measured if measure
-// says so. c has the caller's context and the method's settings so far.
-func (c *call) begin(found callOptions, opts []grpc.CallOption, measure bool) error {
+// begin prepares c for its first attempt. c has the caller's context and the
+// method's settings so far.
+func (c *call) begin(found callOptions, opts []grpc.CallOption) error {
 	if !found.foreign {
 		c.ctx = ownContext(c.ctx)
 	}
@@ -59,13 +59,13 @@ func (c *call) begin(found callOptions, opts []grpc.CallOption, measure bool) er
 	if c.set.timeout > 0 {
 		c.ctx, c.cancel = context.WithTimeout(c.ctx, c.set.timeout)
 	}
-	c.startAttempt(measure)
+	c.startAttempt()
 	return nil
 }
 
-func (c *call) startAttempt(measure bool) {
+func (c *call) startAttempt() {
 	c.attempt++
-	c.timed = measure || c.set.cfg.observer != nil
+	c.timed = c.set.cfg.observer != nil || c.key.latency.sample()
 	if c.timed {
 		c.started = time.Now()
 	}

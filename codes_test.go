@@ -204,9 +204,14 @@ func TestClassification_codesOutsideTheSpecification(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := rpctest.New()
-		cc := s.Dial(t, newRetrier(t).DialOptions()...)
-		for _, code := range []codes.Code{17, 30, codes.Unavailable + 32, 1000} {
-			assert.False(t, oneRetry(t, s, cc, rpctest.Fail(code, "no"), retrybudget.Idempotent), "code %d", code)
+		l := s.Start(t)
+		unavailable := []codes.Code{codes.Unavailable}
+		for _, p := range []retrybudget.Policy{{}, {RetryableCodes: unavailable}, {IdempotentCodes: unavailable}} {
+			cc := l.Dial(t, newRetrier(t, retrybudget.WithPolicy(p)).DialOptions()...)
+			for _, code := range []codes.Code{17, 30, codes.Unavailable + 32, 1000} {
+				assert.False(t, oneRetry(t, s, cc, rpctest.Fail(code, "no"), retrybudget.Idempotent), "code %d", code)
+			}
+			assert.True(t, oneRetry(t, s, cc, rpctest.Fail(codes.Unavailable, "no"), retrybudget.Idempotent))
 		}
 	})
 }

@@ -30,8 +30,11 @@ type latency struct {
 // sample reports whether the next success is to be measured. Reading the clock
 // twice for every call would cost more than the rest of the interceptor.
 func (l *latency) sample() bool {
-	return l.count.Load() < latencyWarmup || rand.Uint32()%latencySample == 0
+	return l.cold() || rand.Uint32()%latencySample == 0
 }
+
+// cold reports whether every success is still measured.
+func (l *latency) cold() bool { return l.count.Load() < latencyWarmup }
 
 func (l *latency) record(took time.Duration, now int64) {
 	mean := l.mean.Load()

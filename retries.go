@@ -114,7 +114,7 @@ func (t *retries) settle(o Outcome) {
 
 // startNext starts the next attempt, after f and a wait.
 func (t *retries) startNext(f *failure, wait time.Duration) {
-	t.startAttempt(t.key.latency.sample())
+	t.startAttempt()
 	t.wait = wait
 	t.waited += wait
 	if o := t.set.cfg.observer; o != nil {

@@ -88,7 +88,7 @@ func TestNativeClient_retryShedding(t *testing.T) {
 		for name, tt := range map[string]struct {
 			others   int // calls of others in the same second
 			attempts int
-		}{"few retries": {19, 3}, "a tenth": {18, 3}, "more": {17, 3}, "many retries": {8, 2}} {
+		}{"few retries": {19, 3}, "a tenth": {8, 3}, "more": {7, 2}} {
 			t.Run(kind.name+"/"+name, func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {

@@ -68,14 +68,9 @@ func serve(t testing.TB, handler func(ctx context.Context) error, opts ...grpc.S
 
 // describe returns the service's methods.
 func (s *service) describe(handler func(ctx context.Context) error) *grpc.ServiceDesc {
-	handle := func(ctx context.Context) error {
-		s.mu.Lock()
-		s.handled++
-		s.mu.Unlock()
-		return handler(ctx)
-	}
 	unary := func(ctx context.Context, req any) (any, error) {
-		if err := handle(ctx); err != nil {
+		s.reach()
+		if err := handler(ctx); err != nil {
 			return nil, err
 		}
 		return req, nil
@@ -90,9 +85,10 @@ func (s *service) describe(handler func(ctx context.Context) error) *grpc.Servic
 			return interceptor(ctx, req, &grpc.UnaryServerInfo{FullMethod: rpctest.Method}, unary)
 		}}},
 		Streams: []grpc.StreamDesc{{StreamName: "Stream", ServerStreams: true, Handler: func(_ any, stream grpc.ServerStream) error {
+			s.reach()
 			text, err := recv(stream)
 			if err == nil {
-				err = handle(stream.Context())
+				err = handler(stream.Context())
 			}
 			if err != nil {
 				return err
@@ -107,6 +103,13 @@ func (s *service) arrive(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.arrivals = append(s.arrivals, arrival{time.Now(), md})
+}
+
+// reach counts an attempt that reached the handler.
+func (s *service) reach() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.handled++
 }
 
 func (s *service) countUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {

@@ -20,7 +20,7 @@ func (r *Retrier) stream(native bool) grpc.StreamClientInterceptor {
 		}
 		c := call{r: r, cc: cc, method: method, ctx: ctx, native: native}
 		c.key, c.set = r.lookUp(cc, method)
-		if err := c.begin(found, opts, c.key.latency.sample()); err != nil {
+		if err := c.begin(found, opts); err != nil {
 			if found.onFinish {
 				finish(opts, err)
 			}

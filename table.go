@@ -30,6 +30,9 @@ type table[V any] struct {
 	added   atomic.Uint64
 	common  atomic.Pointer[node[V]]
 	buckets [256]atomic.Pointer[node[V]]
+	// recent has one node for each length of name, modulo its own, that is
+	// found without hashing: a program calls few methods.
+	recent [64]atomic.Pointer[node[V]]
 
 	mu   sync.Mutex // guards what follows, and every change of a link
 	size int
@@ -42,6 +45,7 @@ type node[V any] struct {
 	target, name string
 	value        V
 	used         atomic.Uint64
+	gone         atomic.Bool // it was dropped
 	next         atomic.Pointer[node[V]]
 }
 
@@ -55,11 +59,25 @@ func (t *table[V]) bucket(name string) *atomic.Pointer[node[V]] {
 
 // get returns the node of (target, name), or nil.
 func (t *table[V]) get(target, name string) *node[V] {
+	slot := &t.recent[len(name)%len(t.recent)]
+	n := slot.Load()
+	if n == nil || n.name != name || n.target != target {
+		if n = t.find(target, name); n == nil {
+			return nil
+		}
+		if slot.CompareAndSwap(nil, n) && n.gone.Load() {
+			slot.CompareAndSwap(n, nil) // dropped meanwhile, and cleared too early
+		}
+	}
+	if now := t.added.Load(); n.used.Load() != now {
+		n.used.Store(now)
+	}
+	return n
+}
+
+func (t *table[V]) find(target, name string) *node[V] {
 	for n := t.bucket(name).Load(); n != nil; n = n.next.Load() {
 		if n.name == name && n.target == target {
-			if now := t.added.Load(); n.used.Load() != now {
-				n.used.Store(now)
-			}
 			return n
 		}
 	}
@@ -144,6 +162,8 @@ func (t *table[V]) remove(n *node[V]) {
 			link.Store(n.next.Load())
 			t.size--
 			t.full = 0
+			n.gone.Store(true)
+			t.recent[len(n.name)%len(t.recent)].CompareAndSwap(n, nil)
 			if t.dropped != nil {
 				t.dropped(n.value)
 			}

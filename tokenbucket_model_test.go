@@ -100,7 +100,7 @@ func TestTokenBucket_concurrentTakersGetExactlyTheTokens(t *testing.T) {
 // Not a thousandth gets lost between goroutines that take and give.
 func TestTokenBucket_exactUnderLoad(t *testing.T) {
 	t.Parallel()
-	const goroutines, each, initial = 64, 20_000, 500_000
+	const goroutines, each, initial = 64, 50_000, 500_000
 	b := newTokenBucket(t, retrybudget.TokenBucketConfig{Capacity: 1_000_000, Initial: initial})
 	var granted, given atomic.Int64
 	parallel(goroutines, func(i int) {

@@ -8,9 +8,9 @@ type measured struct {
 	Scenario scenario
 	Strategy strategy
 
-	Calls       int   // user calls
+	Calls       int   // user calls that were started
 	A, B, C     int   // attempts that arrived there; of B over all instances
-	OK          share // user calls that ended OK
+	OK          share // of them that ended, those that ended OK
 	Funds       [edges]float64
 	HasFunds    bool
 	WorstSecond float64 // most attempts at C in any second, over the user calls offered in one
@@ -27,8 +27,11 @@ type share struct{ Part, Whole int }
 func measure(c config, s *scene, calls []time.Duration, fault time.Time) measured {
 	m := measured{Scenario: s.scenario, Strategy: s.strategy, Funds: s.funds, HasFunds: s.funded}
 	for i, o := range s.outcomes {
-		if o.done && calls[i] >= c.Warmup {
-			m.Calls++
+		if !o.started || calls[i] < c.Warmup {
+			continue
+		}
+		m.Calls++
+		if o.done {
 			m.OK.add(o.ok)
 		}
 	}

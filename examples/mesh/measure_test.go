@@ -89,15 +89,21 @@ func TestMeasure_countsTheFault(t *testing.T) {
 	m.b[9].arrivals = at(9.5, 10, 14, 15)
 	m.c.arrivals = at(8, 9, 10, 12, 12.1, 12.9, 14, 15)
 	s := &scene{
-		mesh:     m,
-		outcomes: []outcome{{done: true, ok: true}, {done: true, ok: true}, {done: true}, {}, {done: true}},
-		funds:    [edges]float64{1, 2, 3}, funded: true,
+		mesh: m,
+		outcomes: []outcome{
+			{started: true, done: true, ok: true}, // before the fault
+			{started: true, done: true, ok: true},
+			{started: true, done: true},
+			{started: true}, // cut off
+			{},              // never started
+		},
+		funds: [edges]float64{1, 2, 3}, funded: true,
 	}
 	calls := []time.Duration{9 * time.Second, 10 * time.Second, 12 * time.Second, 13 * time.Second, 14 * time.Second}
 	got := measure(c, s, calls, start.Add(c.Warmup))
 
-	assert.Equal(t, 3, got.Calls, "one was before the fault, and one was cut off")
-	assert.Equal(t, share{1, 3}, got.OK)
+	assert.Equal(t, 3, got.Calls)
+	assert.Equal(t, share{1, 2}, got.OK)
 	assert.Equal(t, []int{3, 4, 6}, []int{got.A, got.B, got.C})
 	multiplier, ok := got.multiplier()
 	assert.True(t, ok)

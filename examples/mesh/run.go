@@ -89,7 +89,7 @@ func lateness(c config, scenes []*scene, calls []time.Duration) []time.Duration 
 	var late []time.Duration
 	for _, s := range scenes {
 		for i, o := range s.outcomes {
-			if o.done && calls[i] >= c.Warmup {
+			if o.started && calls[i] >= c.Warmup {
 				late = append(late, o.late)
 			}
 		}

@@ -24,9 +24,10 @@ type scene struct {
 
 // outcome is what the user saw of one call.
 type outcome struct {
-	done bool // false also for a call that an interrupt cut off
-	ok   bool
-	late time.Duration // how long after its moment the call was really started
+	started bool
+	done    bool // false also for a call that an interrupt cut off
+	ok      bool
+	late    time.Duration // how long after its moment the call was really started
 }
 
 // newScene starts what the scene needs.
@@ -69,7 +70,7 @@ func (s *scene) play(ctx context.Context, c config, calls []time.Duration, start
 }
 
 func (s *scene) call(ctx context.Context, c config, number int, moment time.Time) {
-	o := outcome{late: time.Since(moment)}
+	o := outcome{started: true, late: time.Since(moment)}
 	deadline, cancel := context.WithTimeout(ctx, c.Deadline)
 	defer cancel()
 	_, err := s.mesh.driver.GetStock(deadline, &quickstartv1.GetStockRequest{Sku: strconv.Itoa(number)})

@@ -188,7 +188,9 @@ func recovery(r *overload.Result) float64 {
 
 func percent(v float64) string { return fmt.Sprintf("%.2f %%", v) }
 func times(v float64) string   { return fmt.Sprintf("%.2f", v) }
-func points(v float64) string  { return fmt.Sprintf("%+.2f", v) }
+
+// points has no negative zero.
+func points(v float64) string { return fmt.Sprintf("%+.2f", math.Round(v*100)/100+0) }
 
 func seconds(v float64) string {
 	if math.IsInf(v, 1) {

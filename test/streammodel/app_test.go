@@ -22,8 +22,8 @@ type app struct {
 	sendErr   error
 	closed    bool // CloseSend returned
 	got       []string
-	final     error       // what RecvMsg ended with
-	header    metadata.MD // what Header returned, if called before the end
+	final     error         // what RecvMsg ended with
+	header    metadata.MD   // what Header returned, if called before the end
 	sending   bool          // in SendMsg
 	inReceive bool          // in RecvMsg
 	inHeader  bool          // in Header

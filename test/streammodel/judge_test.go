@@ -101,7 +101,7 @@ func (w *world) judgeAttempts() {
 		if i+1 < len(w.attempts) {
 			until = w.attempts[i+1].start
 		}
-		ok := slices.ContainsFunc(w.endings(a, until), func(end ending) bool {
+		ok := slices.ContainsFunc(w.endings(a, until), func(end outcome) bool {
 			return end.retryable && !end.veto && end.code == e.Cause.Code && end.wait == e.Wait
 		})
 		if !ok {
@@ -132,7 +132,7 @@ func (w *world) judgeEnd() {
 		w.fail("the application did not learn how the call ended")
 	}
 	endings := w.endings(last, w.endedAt)
-	i := slices.IndexFunc(endings, func(end ending) bool {
+	i := slices.IndexFunc(endings, func(end outcome) bool {
 		return last.number == e.Call.Attempt && w.justified(e.Reason, last, end) && matches(e, end)
 	})
 	switch {
@@ -145,13 +145,13 @@ func (w *world) judgeEnd() {
 }
 
 // matches reports whether an event has the code and the message of an ending.
-func matches(e retrybudget.CallEvent, end ending) bool {
+func matches(e retrybudget.CallEvent, end outcome) bool {
 	return e.Code == end.code && (e.Err == nil || status.Convert(e.Err).Message() == end.message)
 }
 
 // judgeAnswer: an application that received to the end got all of what came with
 // the answer.
-func (w *world) judgeAnswer(end ending) {
+func (w *world) judgeAnswer(end outcome) {
 	last := w.attempts[len(w.attempts)-1]
 	if !w.plan.drain || end.message != scriptedMessage(last.number) {
 		return
@@ -183,7 +183,7 @@ func (w *world) callerExplains(last *attempt) bool {
 	if e.Reason != reason && (w.plan.maxAttempts > 1 || e.Reason != retrybudget.ReasonDisabled) {
 		return false
 	}
-	return e.Code == code || slices.ContainsFunc(w.endings(last, w.endedAt), func(end ending) bool {
+	return e.Code == code || slices.ContainsFunc(w.endings(last, w.endedAt), func(end outcome) bool {
 		stands := e.Call.Attempt == 1 || !end.retryable || w.mayBeCommitted(last)
 		return stands && matches(e, end)
 	})

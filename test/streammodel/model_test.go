@@ -10,8 +10,8 @@ import (
 	"github.com/retrybudget/retrybudget"
 )
 
-// An ending is what an attempt may have ended with, as the client sees it.
-type ending struct {
+// An outcome is what an attempt may have ended with, as the client sees it.
+type outcome struct {
 	code      codes.Code
 	message   string
 	retryable bool
@@ -28,11 +28,11 @@ func (w *world) timesOut(a *attempt) bool {
 // endings returns what a may have ended with for a client that decided at the
 // time until. An attempt that answers, but whose answer nobody asked for before
 // its timeout, may count as either, and as timed out with the answer's guidance.
-func (w *world) endings(a *attempt, until time.Duration) []ending {
-	var all []ending
+func (w *world) endings(a *attempt, until time.Duration) []outcome {
+	var all []outcome
 	if a.finished {
 		veto, wait := w.guidance(a.script)
-		e := ending{code: w.code(a), message: scriptedMessage(a.number), veto: veto, wait: wait}
+		e := outcome{code: w.code(a), message: scriptedMessage(a.number), veto: veto, wait: wait}
 		e.retryable = w.retryable(e.code, a.script.pushback != "" && !veto)
 		if e.code == codes.Internal {
 			e.message = "cardinality violation: received no response message from non-server-streaming RPC"
@@ -40,7 +40,7 @@ func (w *world) endings(a *attempt, until time.Duration) []ending {
 		all = append(all, e)
 	}
 	if w.timesOut(a) && until >= a.start+w.plan.attemptTimeout && !w.isCommitted(a) {
-		e := ending{
+		e := outcome{
 			code:    codes.DeadlineExceeded,
 			message: fmt.Sprintf("retrybudget: attempt %d timed out after %v", a.number, w.plan.attemptTimeout),
 			wait:    w.plan.backoff, retryable: true,
@@ -99,7 +99,7 @@ func (w *world) mayBeCommitted(a *attempt) bool {
 
 // justified reports whether reason is why the call ended after attempt a, which
 // ended with e, when no context of the caller's had ended.
-func (w *world) justified(reason retrybudget.Reason, a *attempt, e ending) bool {
+func (w *world) justified(reason retrybudget.Reason, a *attempt, e outcome) bool {
 	switch reason {
 	case retrybudget.NoReason:
 		return e.code == codes.OK

@@ -26,8 +26,8 @@ type plan struct {
 	level          retrybudget.Idempotency
 	attemptTimeout time.Duration // 0 for none
 	backoff        time.Duration
-	tokens         int // in the budget
-	limit          int // of bytes kept for replay
+	tokens         int  // in the budget
+	limit          int  // of bytes kept for replay
 	ofAll          bool // the limit is that of all streams together, not the call's
 
 	deadline time.Duration // of the call
@@ -88,29 +88,34 @@ type act struct {
 	size int
 }
 
-// drawPlan draws one. The simple values come first, because failures shrink
-// towards them.
+var levels = []retrybudget.Idempotency{
+	retrybudget.Idempotent, retrybudget.IdempotencyUnknown, retrybudget.Idempotent,
+	retrybudget.IdempotencyUnknown, retrybudget.Idempotent, retrybudget.NonIdempotent,
+}
+
+// drawPlan draws one. The first values of a list are drawn most often, and
+// failures shrink towards them.
 func drawPlan(t *rapid.T) plan {
 	p := plan{
 		clientStreams:  rapid.Bool().Draw(t, "client streams"),
 		serverStreams:  rapid.Bool().Draw(t, "server streams"),
 		forcedCodec:    rapid.IntRange(0, 3).Draw(t, "codec") == 3,
-		maxAttempts:    rapid.SampledFrom([]int{3, 2, 4, 1, 5}).Draw(t, "max attempts"),
-		level:          rapid.SampledFrom([]retrybudget.Idempotency{retrybudget.Idempotent, retrybudget.IdempotencyUnknown, retrybudget.Idempotent, retrybudget.NonIdempotent}).Draw(t, "idempotency"),
+		maxAttempts:    rapid.SampledFrom([]int{3, 3, 3, 2, 4, 5, 2, 1}).Draw(t, "max attempts"),
+		level:          rapid.SampledFrom(levels).Draw(t, "idempotency"),
 		attemptTimeout: drawTimeout(t),
 		backoff:        rapid.SampledFrom([]time.Duration{0, unit/100 + 2*unit, 100 * time.Microsecond}).Draw(t, "backoff"),
 		tokens:         rapid.SampledFrom([]int{20, 20, 20, 20, 1, 0}).Draw(t, "tokens"),
 		limit:          rapid.SampledFrom([]int{256 << 10, 256 << 10, 256 << 10, 40_000, 1000, 0}).Draw(t, "limit"),
 		ofAll:          rapid.Bool().Draw(t, "limit of all"),
-		deadline:       rapid.SampledFrom([]time.Duration{100, 100, 10, 3, 0}).Draw(t, "deadline")*unit + unit*7/10,
+		deadline:       rapid.SampledFrom([]time.Duration{100, 100, 100, 100, 10, 3, 0}).Draw(t, "deadline")*unit + unit*7/10,
 		drain:          rapid.IntRange(0, 4).Draw(t, "end") < 4,
 	}
 	if rapid.IntRange(0, 7).Draw(t, "cancel") == 7 {
 		p.cancel = time.Duration(rapid.IntRange(0, 8).Draw(t, "when"))*unit + unit/2
 	}
 	p.threads = drawThreads(t, p.clientStreams)
-	for range rapid.IntRange(1, 4).Draw(t, "scripts") {
-		p.scripts = append(p.scripts, drawScript(t))
+	for n := rapid.SampledFrom([]int{2, 3, 1, 4}).Draw(t, "scripts"); n > 0; n-- {
+		p.scripts = append(p.scripts, drawScript(t, n == 1, p.serverStreams))
 	}
 	return p
 }
@@ -132,15 +137,21 @@ func drawThreads(t *rapid.T, clientStreams bool) [][]op {
 		return [][]op{append(once, drawOps(t, receiving)...)}
 	}
 	sending := []verb{doSend, doSend, doSend, doSend, doSend, doSend, doContext, doClose}
+	threads := [][]op{nil}
 	if rapid.Bool().Draw(t, "two goroutines") {
-		return [][]op{drawOps(t, sending), drawOps(t, receiving)}
+		threads = [][]op{drawOps(t, sending), drawOps(t, receiving)}
+	} else {
+		threads[0] = drawOps(t, slices.Concat(sending, sending, receiving))
 	}
-	return [][]op{drawOps(t, slices.Concat(sending, receiving))}
+	if rapid.IntRange(0, 3).Draw(t, "half-close") < 3 {
+		threads[0] = append(threads[0], drawOp(t, []verb{doClose}))
+	}
+	return threads
 }
 
 func drawOps(t *rapid.T, verbs []verb) []op {
 	var ops []op
-	for range rapid.IntRange(0, 8).Draw(t, "ops") {
+	for range rapid.SampledFrom([]int{4, 2, 6, 0, 8, 1}).Draw(t, "ops") {
 		ops = append(ops, drawOp(t, verbs))
 	}
 	return ops
@@ -163,21 +174,37 @@ func drawSize(t *rapid.T) int {
 	return rapid.SampledFrom([]int{0, 0, 10, 1000, 30_000}).Draw(t, "size")
 }
 
-func drawScript(t *rapid.T) script {
+// What attempts do and end with that are to be followed by others, and the last.
+var (
+	failingDeeds = []deed{actReceive, actWait, actHeader, actReceive, actWait, actHeader, actReceiveAll, actSend}
+	endingDeeds  = []deed{actReceive, actSend, actWait, actSend, actReceiveAll, actHeader}
+	failing      = []codes.Code{
+		codes.Unavailable, codes.Unavailable, codes.Unavailable, codes.Unavailable, codes.Unavailable, codes.Unavailable,
+		codes.Aborted, codes.DeadlineExceeded, codes.ResourceExhausted, codes.NotFound, codes.OK,
+	}
+	ending = []codes.Code{codes.OK, codes.OK, codes.OK, codes.Unavailable, codes.NotFound, codes.Canceled}
+)
+
+// drawScript draws what the server does in one attempt.
+func drawScript(t *rapid.T, last, serverStreams bool) script {
 	var s script
-	for range rapid.IntRange(0, 5).Draw(t, "acts") {
-		a := act{deed: rapid.SampledFrom([]deed{actReceive, actReceiveAll, actHeader, actSend, actWait}).Draw(t, "deed")}
+	deeds, list := failingDeeds, failing
+	if last {
+		deeds, list = endingDeeds, ending
+	}
+	for range rapid.SampledFrom([]int{1, 2, 3, 0, 4, 5}).Draw(t, "acts") {
+		a := act{deed: rapid.SampledFrom(deeds).Draw(t, "deed")}
 		a.n = rapid.IntRange(1, 3).Draw(t, "n")
 		if a.deed == actSend {
 			a.size = drawSize(t)
 		}
 		s.acts = append(s.acts, a)
 	}
-	s.hang = rapid.IntRange(0, 9).Draw(t, "hang") == 9
-	s.code = rapid.SampledFrom([]codes.Code{
-		codes.OK, codes.Unavailable, codes.OK, codes.Unavailable, codes.Unavailable, codes.Unavailable,
-		codes.Aborted, codes.DeadlineExceeded, codes.ResourceExhausted, codes.NotFound, codes.Canceled,
-	}).Draw(t, "code")
+	s.hang = rapid.IntRange(0, 19).Draw(t, "hang") == 19
+	s.code = rapid.SampledFrom(list).Draw(t, "code")
+	if s.code == codes.OK && !serverStreams && rapid.IntRange(0, 3).Draw(t, "answer") < 3 {
+		s.acts = append(s.acts, act{deed: actSend, n: 1})
+	}
 	s.pushback = rapid.SampledFrom([]string{"", "", "", "", "", "", "", "0", "30", "-1", "soon"}).Draw(t, "pushback")
 	return s
 }

@@ -5,12 +5,13 @@
 // source: retrybudget/quickstart/v1/quickstart.proto
 
 // Package retrybudget.quickstart.v1 is the small inventory that the examples,
-// tests and benchmarks call. It has each of the four call kinds and each
-// idempotency level, because retries depend on both.
+// tests and benchmarks call. It has each of the four call kinds, each idempotency
+// level and a retry policy, because retries depend on all three.
 
 package quickstartv1
 
 import (
+	_ "github.com/retrybudget/retrybudget/proto/retrybudget/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
@@ -254,6 +255,107 @@ func (x *SetStockResponse) GetQuantity() int64 {
 	return 0
 }
 
+// CountStockRequest names the article to count.
+type CountStockRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The article's stock keeping unit.
+	Sku           string `protobuf:"bytes,1,opt,name=sku,proto3" json:"sku,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CountStockRequest) Reset() {
+	*x = CountStockRequest{}
+	mi := &file_retrybudget_quickstart_v1_quickstart_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CountStockRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CountStockRequest) ProtoMessage() {}
+
+func (x *CountStockRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_retrybudget_quickstart_v1_quickstart_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CountStockRequest.ProtoReflect.Descriptor instead.
+func (*CountStockRequest) Descriptor() ([]byte, []int) {
+	return file_retrybudget_quickstart_v1_quickstart_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *CountStockRequest) GetSku() string {
+	if x != nil {
+		return x.Sku
+	}
+	return ""
+}
+
+// CountStockResponse is the result of counting one article.
+type CountStockResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The article's stock keeping unit.
+	Sku string `protobuf:"bytes,1,opt,name=sku,proto3" json:"sku,omitempty"`
+	// The pieces counted.
+	Quantity      int64 `protobuf:"varint,2,opt,name=quantity,proto3" json:"quantity,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CountStockResponse) Reset() {
+	*x = CountStockResponse{}
+	mi := &file_retrybudget_quickstart_v1_quickstart_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CountStockResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CountStockResponse) ProtoMessage() {}
+
+func (x *CountStockResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_retrybudget_quickstart_v1_quickstart_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CountStockResponse.ProtoReflect.Descriptor instead.
+func (*CountStockResponse) Descriptor() ([]byte, []int) {
+	return file_retrybudget_quickstart_v1_quickstart_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *CountStockResponse) GetSku() string {
+	if x != nil {
+		return x.Sku
+	}
+	return ""
+}
+
+func (x *CountStockResponse) GetQuantity() int64 {
+	if x != nil {
+		return x.Quantity
+	}
+	return 0
+}
+
 // ReserveStockRequest asks for pieces of one article.
 type ReserveStockRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -269,7 +371,7 @@ type ReserveStockRequest struct {
 
 func (x *ReserveStockRequest) Reset() {
 	*x = ReserveStockRequest{}
-	mi := &file_retrybudget_quickstart_v1_quickstart_proto_msgTypes[4]
+	mi := &file_retrybudget_quickstart_v1_quickstart_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -281,7 +383,7 @@ func (x *ReserveStockRequest) String() string {
 func (*ReserveStockRequest) ProtoMessage() {}
 
 func (x *ReserveStockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_retrybudget_quickstart_v1_quickstart_proto_msgTypes[4]
+	mi := &file_retrybudget_quickstart_v1_quickstart_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -294,7 +396,7 @@ func (x *ReserveStockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReserveStockRequest.ProtoReflect.Descriptor instead.
 func (*ReserveStockRequest) Descriptor() ([]byte, []int) {
-	return file_retrybudget_quickstart_v1_quickstart_proto_rawDescGZIP(), []int{4}
+	return file_retrybudget_quickstart_v1_quickstart_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ReserveStockRequest) GetSku() string {
@@ -331,7 +433,7 @@ type ReserveStockResponse struct {
 
 func (x *ReserveStockResponse) Reset() {
 	*x = ReserveStockResponse{}
-	mi := &file_retrybudget_quickstart_v1_quickstart_proto_msgTypes[5]
+	mi := &file_retrybudget_quickstart_v1_quickstart_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -343,7 +445,7 @@ func (x *ReserveStockResponse) String() string {
 func (*ReserveStockResponse) ProtoMessage() {}
 
 func (x *ReserveStockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_retrybudget_quickstart_v1_quickstart_proto_msgTypes[5]
+	mi := &file_retrybudget_quickstart_v1_quickstart_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -356,7 +458,7 @@ func (x *ReserveStockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReserveStockResponse.ProtoReflect.Descriptor instead.
 func (*ReserveStockResponse) Descriptor() ([]byte, []int) {
-	return file_retrybudget_quickstart_v1_quickstart_proto_rawDescGZIP(), []int{5}
+	return file_retrybudget_quickstart_v1_quickstart_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ReserveStockResponse) GetReservationId() string {
@@ -384,7 +486,7 @@ type WatchStockRequest struct {
 
 func (x *WatchStockRequest) Reset() {
 	*x = WatchStockRequest{}
-	mi := &file_retrybudget_quickstart_v1_quickstart_proto_msgTypes[6]
+	mi := &file_retrybudget_quickstart_v1_quickstart_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -396,7 +498,7 @@ func (x *WatchStockRequest) String() string {
 func (*WatchStockRequest) ProtoMessage() {}
 
 func (x *WatchStockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_retrybudget_quickstart_v1_quickstart_proto_msgTypes[6]
+	mi := &file_retrybudget_quickstart_v1_quickstart_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -409,7 +511,7 @@ func (x *WatchStockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStockRequest.ProtoReflect.Descriptor instead.
 func (*WatchStockRequest) Descriptor() ([]byte, []int) {
-	return file_retrybudget_quickstart_v1_quickstart_proto_rawDescGZIP(), []int{6}
+	return file_retrybudget_quickstart_v1_quickstart_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *WatchStockRequest) GetSku() string {
@@ -432,7 +534,7 @@ type WatchStockResponse struct {
 
 func (x *WatchStockResponse) Reset() {
 	*x = WatchStockResponse{}
-	mi := &file_retrybudget_quickstart_v1_quickstart_proto_msgTypes[7]
+	mi := &file_retrybudget_quickstart_v1_quickstart_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -444,7 +546,7 @@ func (x *WatchStockResponse) String() string {
 func (*WatchStockResponse) ProtoMessage() {}
 
 func (x *WatchStockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_retrybudget_quickstart_v1_quickstart_proto_msgTypes[7]
+	mi := &file_retrybudget_quickstart_v1_quickstart_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -457,7 +559,7 @@ func (x *WatchStockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStockResponse.ProtoReflect.Descriptor instead.
 func (*WatchStockResponse) Descriptor() ([]byte, []int) {
-	return file_retrybudget_quickstart_v1_quickstart_proto_rawDescGZIP(), []int{7}
+	return file_retrybudget_quickstart_v1_quickstart_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *WatchStockResponse) GetSku() string {
@@ -489,7 +591,7 @@ type ImportStockRequest struct {
 
 func (x *ImportStockRequest) Reset() {
 	*x = ImportStockRequest{}
-	mi := &file_retrybudget_quickstart_v1_quickstart_proto_msgTypes[8]
+	mi := &file_retrybudget_quickstart_v1_quickstart_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -501,7 +603,7 @@ func (x *ImportStockRequest) String() string {
 func (*ImportStockRequest) ProtoMessage() {}
 
 func (x *ImportStockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_retrybudget_quickstart_v1_quickstart_proto_msgTypes[8]
+	mi := &file_retrybudget_quickstart_v1_quickstart_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -514,7 +616,7 @@ func (x *ImportStockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportStockRequest.ProtoReflect.Descriptor instead.
 func (*ImportStockRequest) Descriptor() ([]byte, []int) {
-	return file_retrybudget_quickstart_v1_quickstart_proto_rawDescGZIP(), []int{8}
+	return file_retrybudget_quickstart_v1_quickstart_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ImportStockRequest) GetSku() string {
@@ -551,7 +653,7 @@ type ImportStockResponse struct {
 
 func (x *ImportStockResponse) Reset() {
 	*x = ImportStockResponse{}
-	mi := &file_retrybudget_quickstart_v1_quickstart_proto_msgTypes[9]
+	mi := &file_retrybudget_quickstart_v1_quickstart_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -563,7 +665,7 @@ func (x *ImportStockResponse) String() string {
 func (*ImportStockResponse) ProtoMessage() {}
 
 func (x *ImportStockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_retrybudget_quickstart_v1_quickstart_proto_msgTypes[9]
+	mi := &file_retrybudget_quickstart_v1_quickstart_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -576,7 +678,7 @@ func (x *ImportStockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportStockResponse.ProtoReflect.Descriptor instead.
 func (*ImportStockResponse) Descriptor() ([]byte, []int) {
-	return file_retrybudget_quickstart_v1_quickstart_proto_rawDescGZIP(), []int{9}
+	return file_retrybudget_quickstart_v1_quickstart_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ImportStockResponse) GetDeliveries() int64 {
@@ -606,7 +708,7 @@ type ReconcileStockRequest struct {
 
 func (x *ReconcileStockRequest) Reset() {
 	*x = ReconcileStockRequest{}
-	mi := &file_retrybudget_quickstart_v1_quickstart_proto_msgTypes[10]
+	mi := &file_retrybudget_quickstart_v1_quickstart_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -618,7 +720,7 @@ func (x *ReconcileStockRequest) String() string {
 func (*ReconcileStockRequest) ProtoMessage() {}
 
 func (x *ReconcileStockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_retrybudget_quickstart_v1_quickstart_proto_msgTypes[10]
+	mi := &file_retrybudget_quickstart_v1_quickstart_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -631,7 +733,7 @@ func (x *ReconcileStockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReconcileStockRequest.ProtoReflect.Descriptor instead.
 func (*ReconcileStockRequest) Descriptor() ([]byte, []int) {
-	return file_retrybudget_quickstart_v1_quickstart_proto_rawDescGZIP(), []int{10}
+	return file_retrybudget_quickstart_v1_quickstart_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ReconcileStockRequest) GetSku() string {
@@ -663,7 +765,7 @@ type ReconcileStockResponse struct {
 
 func (x *ReconcileStockResponse) Reset() {
 	*x = ReconcileStockResponse{}
-	mi := &file_retrybudget_quickstart_v1_quickstart_proto_msgTypes[11]
+	mi := &file_retrybudget_quickstart_v1_quickstart_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -675,7 +777,7 @@ func (x *ReconcileStockResponse) String() string {
 func (*ReconcileStockResponse) ProtoMessage() {}
 
 func (x *ReconcileStockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_retrybudget_quickstart_v1_quickstart_proto_msgTypes[11]
+	mi := &file_retrybudget_quickstart_v1_quickstart_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -688,7 +790,7 @@ func (x *ReconcileStockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReconcileStockResponse.ProtoReflect.Descriptor instead.
 func (*ReconcileStockResponse) Descriptor() ([]byte, []int) {
-	return file_retrybudget_quickstart_v1_quickstart_proto_rawDescGZIP(), []int{11}
+	return file_retrybudget_quickstart_v1_quickstart_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReconcileStockResponse) GetSku() string {
@@ -716,7 +818,7 @@ var File_retrybudget_quickstart_v1_quickstart_proto protoreflect.FileDescriptor
 
 const file_retrybudget_quickstart_v1_quickstart_proto_rawDesc = "" +
 	"\n" +
-	"*retrybudget/quickstart/v1/quickstart.proto\x12\x19retrybudget.quickstart.v1\"#\n" +
+	"*retrybudget/quickstart/v1/quickstart.proto\x12\x19retrybudget.quickstart.v1\x1a\x1bretrybudget/v1/method.proto\"#\n" +
 	"\x0fGetStockRequest\x12\x10\n" +
 	"\x03sku\x18\x01 \x01(\tR\x03sku\"T\n" +
 	"\x10GetStockResponse\x12\x10\n" +
@@ -728,6 +830,11 @@ const file_retrybudget_quickstart_v1_quickstart_proto_rawDesc = "" +
 	"\bquantity\x18\x02 \x01(\x03R\bquantity\x12\x12\n" +
 	"\x04note\x18\x03 \x01(\tR\x04note\"@\n" +
 	"\x10SetStockResponse\x12\x10\n" +
+	"\x03sku\x18\x01 \x01(\tR\x03sku\x12\x1a\n" +
+	"\bquantity\x18\x02 \x01(\x03R\bquantity\"%\n" +
+	"\x11CountStockRequest\x12\x10\n" +
+	"\x03sku\x18\x01 \x01(\tR\x03sku\"B\n" +
+	"\x12CountStockResponse\x12\x10\n" +
 	"\x03sku\x18\x01 \x01(\tR\x03sku\x12\x1a\n" +
 	"\bquantity\x18\x02 \x01(\x03R\bquantity\"W\n" +
 	"\x13ReserveStockRequest\x12\x10\n" +
@@ -759,10 +866,13 @@ const file_retrybudget_quickstart_v1_quickstart_proto_rawDesc = "" +
 	"\n" +
 	"difference\x18\x02 \x01(\x03R\n" +
 	"difference\x12\x12\n" +
-	"\x04note\x18\x03 \x01(\tR\x04note2\xb4\x05\n" +
+	"\x04note\x18\x03 \x01(\tR\x04note2\xb7\x06\n" +
 	"\x10InventoryService\x12h\n" +
 	"\bGetStock\x12*.retrybudget.quickstart.v1.GetStockRequest\x1a+.retrybudget.quickstart.v1.GetStockResponse\"\x03\x90\x02\x01\x12h\n" +
-	"\bSetStock\x12*.retrybudget.quickstart.v1.SetStockRequest\x1a+.retrybudget.quickstart.v1.SetStockResponse\"\x03\x90\x02\x02\x12o\n" +
+	"\bSetStock\x12*.retrybudget.quickstart.v1.SetStockRequest\x1a+.retrybudget.quickstart.v1.SetStockResponse\"\x03\x90\x02\x02\x12\x80\x01\n" +
+	"\n" +
+	"CountStock\x12,.retrybudget.quickstart.v1.CountStockRequest\x1a-.retrybudget.quickstart.v1.CountStockResponse\"\x15\xea\xba\x1b\x11\b\x050\x01\x12\v\n" +
+	"\x05\x10\x80\x84\xaf_\x1a\x02\b\x05\x12o\n" +
 	"\fReserveStock\x12..retrybudget.quickstart.v1.ReserveStockRequest\x1a/.retrybudget.quickstart.v1.ReserveStockResponse\x12p\n" +
 	"\n" +
 	"WatchStock\x12,.retrybudget.quickstart.v1.WatchStockRequest\x1a-.retrybudget.quickstart.v1.WatchStockResponse\"\x03\x90\x02\x010\x01\x12n\n" +
@@ -781,36 +891,40 @@ func file_retrybudget_quickstart_v1_quickstart_proto_rawDescGZIP() []byte {
 	return file_retrybudget_quickstart_v1_quickstart_proto_rawDescData
 }
 
-var file_retrybudget_quickstart_v1_quickstart_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_retrybudget_quickstart_v1_quickstart_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_retrybudget_quickstart_v1_quickstart_proto_goTypes = []any{
 	(*GetStockRequest)(nil),        // 0: retrybudget.quickstart.v1.GetStockRequest
 	(*GetStockResponse)(nil),       // 1: retrybudget.quickstart.v1.GetStockResponse
 	(*SetStockRequest)(nil),        // 2: retrybudget.quickstart.v1.SetStockRequest
 	(*SetStockResponse)(nil),       // 3: retrybudget.quickstart.v1.SetStockResponse
-	(*ReserveStockRequest)(nil),    // 4: retrybudget.quickstart.v1.ReserveStockRequest
-	(*ReserveStockResponse)(nil),   // 5: retrybudget.quickstart.v1.ReserveStockResponse
-	(*WatchStockRequest)(nil),      // 6: retrybudget.quickstart.v1.WatchStockRequest
-	(*WatchStockResponse)(nil),     // 7: retrybudget.quickstart.v1.WatchStockResponse
-	(*ImportStockRequest)(nil),     // 8: retrybudget.quickstart.v1.ImportStockRequest
-	(*ImportStockResponse)(nil),    // 9: retrybudget.quickstart.v1.ImportStockResponse
-	(*ReconcileStockRequest)(nil),  // 10: retrybudget.quickstart.v1.ReconcileStockRequest
-	(*ReconcileStockResponse)(nil), // 11: retrybudget.quickstart.v1.ReconcileStockResponse
+	(*CountStockRequest)(nil),      // 4: retrybudget.quickstart.v1.CountStockRequest
+	(*CountStockResponse)(nil),     // 5: retrybudget.quickstart.v1.CountStockResponse
+	(*ReserveStockRequest)(nil),    // 6: retrybudget.quickstart.v1.ReserveStockRequest
+	(*ReserveStockResponse)(nil),   // 7: retrybudget.quickstart.v1.ReserveStockResponse
+	(*WatchStockRequest)(nil),      // 8: retrybudget.quickstart.v1.WatchStockRequest
+	(*WatchStockResponse)(nil),     // 9: retrybudget.quickstart.v1.WatchStockResponse
+	(*ImportStockRequest)(nil),     // 10: retrybudget.quickstart.v1.ImportStockRequest
+	(*ImportStockResponse)(nil),    // 11: retrybudget.quickstart.v1.ImportStockResponse
+	(*ReconcileStockRequest)(nil),  // 12: retrybudget.quickstart.v1.ReconcileStockRequest
+	(*ReconcileStockResponse)(nil), // 13: retrybudget.quickstart.v1.ReconcileStockResponse
 }
 var file_retrybudget_quickstart_v1_quickstart_proto_depIdxs = []int32{
 	0,  // 0: retrybudget.quickstart.v1.InventoryService.GetStock:input_type -> retrybudget.quickstart.v1.GetStockRequest
 	2,  // 1: retrybudget.quickstart.v1.InventoryService.SetStock:input_type -> retrybudget.quickstart.v1.SetStockRequest
-	4,  // 2: retrybudget.quickstart.v1.InventoryService.ReserveStock:input_type -> retrybudget.quickstart.v1.ReserveStockRequest
-	6,  // 3: retrybudget.quickstart.v1.InventoryService.WatchStock:input_type -> retrybudget.quickstart.v1.WatchStockRequest
-	8,  // 4: retrybudget.quickstart.v1.InventoryService.ImportStock:input_type -> retrybudget.quickstart.v1.ImportStockRequest
-	10, // 5: retrybudget.quickstart.v1.InventoryService.ReconcileStock:input_type -> retrybudget.quickstart.v1.ReconcileStockRequest
-	1,  // 6: retrybudget.quickstart.v1.InventoryService.GetStock:output_type -> retrybudget.quickstart.v1.GetStockResponse
-	3,  // 7: retrybudget.quickstart.v1.InventoryService.SetStock:output_type -> retrybudget.quickstart.v1.SetStockResponse
-	5,  // 8: retrybudget.quickstart.v1.InventoryService.ReserveStock:output_type -> retrybudget.quickstart.v1.ReserveStockResponse
-	7,  // 9: retrybudget.quickstart.v1.InventoryService.WatchStock:output_type -> retrybudget.quickstart.v1.WatchStockResponse
-	9,  // 10: retrybudget.quickstart.v1.InventoryService.ImportStock:output_type -> retrybudget.quickstart.v1.ImportStockResponse
-	11, // 11: retrybudget.quickstart.v1.InventoryService.ReconcileStock:output_type -> retrybudget.quickstart.v1.ReconcileStockResponse
-	6,  // [6:12] is the sub-list for method output_type
-	0,  // [0:6] is the sub-list for method input_type
+	4,  // 2: retrybudget.quickstart.v1.InventoryService.CountStock:input_type -> retrybudget.quickstart.v1.CountStockRequest
+	6,  // 3: retrybudget.quickstart.v1.InventoryService.ReserveStock:input_type -> retrybudget.quickstart.v1.ReserveStockRequest
+	8,  // 4: retrybudget.quickstart.v1.InventoryService.WatchStock:input_type -> retrybudget.quickstart.v1.WatchStockRequest
+	10, // 5: retrybudget.quickstart.v1.InventoryService.ImportStock:input_type -> retrybudget.quickstart.v1.ImportStockRequest
+	12, // 6: retrybudget.quickstart.v1.InventoryService.ReconcileStock:input_type -> retrybudget.quickstart.v1.ReconcileStockRequest
+	1,  // 7: retrybudget.quickstart.v1.InventoryService.GetStock:output_type -> retrybudget.quickstart.v1.GetStockResponse
+	3,  // 8: retrybudget.quickstart.v1.InventoryService.SetStock:output_type -> retrybudget.quickstart.v1.SetStockResponse
+	5,  // 9: retrybudget.quickstart.v1.InventoryService.CountStock:output_type -> retrybudget.quickstart.v1.CountStockResponse
+	7,  // 10: retrybudget.quickstart.v1.InventoryService.ReserveStock:output_type -> retrybudget.quickstart.v1.ReserveStockResponse
+	9,  // 11: retrybudget.quickstart.v1.InventoryService.WatchStock:output_type -> retrybudget.quickstart.v1.WatchStockResponse
+	11, // 12: retrybudget.quickstart.v1.InventoryService.ImportStock:output_type -> retrybudget.quickstart.v1.ImportStockResponse
+	13, // 13: retrybudget.quickstart.v1.InventoryService.ReconcileStock:output_type -> retrybudget.quickstart.v1.ReconcileStockResponse
+	7,  // [7:14] is the sub-list for method output_type
+	0,  // [0:7] is the sub-list for method input_type
 	0,  // [0:0] is the sub-list for extension type_name
 	0,  // [0:0] is the sub-list for extension extendee
 	0,  // [0:0] is the sub-list for field type_name
@@ -827,7 +941,7 @@ func file_retrybudget_quickstart_v1_quickstart_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_retrybudget_quickstart_v1_quickstart_proto_rawDesc), len(file_retrybudget_quickstart_v1_quickstart_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

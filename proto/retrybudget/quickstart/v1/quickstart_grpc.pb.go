@@ -5,8 +5,8 @@
 // source: retrybudget/quickstart/v1/quickstart.proto
 
 // Package retrybudget.quickstart.v1 is the small inventory that the examples,
-// tests and benchmarks call. It has each of the four call kinds and each
-// idempotency level, because retries depend on both.
+// tests and benchmarks call. It has each of the four call kinds, each idempotency
+// level and a retry policy, because retries depend on all three.
 
 package quickstartv1
 
@@ -25,6 +25,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	InventoryService_GetStock_FullMethodName       = "/retrybudget.quickstart.v1.InventoryService/GetStock"
 	InventoryService_SetStock_FullMethodName       = "/retrybudget.quickstart.v1.InventoryService/SetStock"
+	InventoryService_CountStock_FullMethodName     = "/retrybudget.quickstart.v1.InventoryService/CountStock"
 	InventoryService_ReserveStock_FullMethodName   = "/retrybudget.quickstart.v1.InventoryService/ReserveStock"
 	InventoryService_WatchStock_FullMethodName     = "/retrybudget.quickstart.v1.InventoryService/WatchStock"
 	InventoryService_ImportStock_FullMethodName    = "/retrybudget.quickstart.v1.InventoryService/ImportStock"
@@ -43,6 +44,9 @@ type InventoryServiceClient interface {
 	// SetStock sets the stock of one article to a value. Setting the same value
 	// twice leaves the same stock, so every failed attempt may be repeated.
 	SetStock(ctx context.Context, in *SetStockRequest, opts ...grpc.CallOption) (*SetStockResponse, error)
+	// CountStock has one article counted by hand, which takes a while. It states its
+	// retry policy here, for all clients.
+	CountStock(ctx context.Context, in *CountStockRequest, opts ...grpc.CallOption) (*CountStockResponse, error)
 	// ReserveStock takes a quantity out of the stock. It states no idempotency
 	// level: an attempt that reached the server before it failed may have
 	// reserved, and a second one would reserve again.
@@ -79,6 +83,16 @@ func (c *inventoryServiceClient) SetStock(ctx context.Context, in *SetStockReque
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(SetStockResponse)
 	err := c.cc.Invoke(ctx, InventoryService_SetStock_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *inventoryServiceClient) CountStock(ctx context.Context, in *CountStockRequest, opts ...grpc.CallOption) (*CountStockResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CountStockResponse)
+	err := c.cc.Invoke(ctx, InventoryService_CountStock_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -152,6 +166,9 @@ type InventoryServiceServer interface {
 	// SetStock sets the stock of one article to a value. Setting the same value
 	// twice leaves the same stock, so every failed attempt may be repeated.
 	SetStock(context.Context, *SetStockRequest) (*SetStockResponse, error)
+	// CountStock has one article counted by hand, which takes a while. It states its
+	// retry policy here, for all clients.
+	CountStock(context.Context, *CountStockRequest) (*CountStockResponse, error)
 	// ReserveStock takes a quantity out of the stock. It states no idempotency
 	// level: an attempt that reached the server before it failed may have
 	// reserved, and a second one would reserve again.
@@ -179,6 +196,9 @@ func (UnimplementedInventoryServiceServer) GetStock(context.Context, *GetStockRe
 }
 func (UnimplementedInventoryServiceServer) SetStock(context.Context, *SetStockRequest) (*SetStockResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetStock not implemented")
+}
+func (UnimplementedInventoryServiceServer) CountStock(context.Context, *CountStockRequest) (*CountStockResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CountStock not implemented")
 }
 func (UnimplementedInventoryServiceServer) ReserveStock(context.Context, *ReserveStockRequest) (*ReserveStockResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReserveStock not implemented")
@@ -249,6 +269,24 @@ func _InventoryService_SetStock_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _InventoryService_CountStock_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CountStockRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InventoryServiceServer).CountStock(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: InventoryService_CountStock_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InventoryServiceServer).CountStock(ctx, req.(*CountStockRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _InventoryService_ReserveStock_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ReserveStockRequest)
 	if err := dec(in); err != nil {
@@ -306,6 +344,10 @@ var InventoryService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetStock",
 			Handler:    _InventoryService_SetStock_Handler,
+		},
+		{
+			MethodName: "CountStock",
+			Handler:    _InventoryService_CountStock_Handler,
 		},
 		{
 			MethodName: "ReserveStock",

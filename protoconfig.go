@@ -1,0 +1,326 @@
+package retrybudget
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	retrybudgetv1 "github.com/retrybudget/retrybudget/proto/retrybudget/v1"
+)
+
+// WithConfig configures the Retrier from a message, usually made of a file: by
+// package config from YAML or JSON, by package serviceconfig from a gRPC service
+// config. What the message leaves out has the library's default, and every other
+// option of New outranks what it says, whatever their order. Two of them are an
+// error.
+//
+// The policy of a method comes from the first of these that has one for it, and
+// is used whole:
+//
+//  1. options of New: [WithMethodPolicy] for the method, for its service, then
+//     [WithPolicy];
+//  2. the message of WithConfig: methods for the method, for its service, then
+//     default_policy;
+//  3. the option (retrybudget.v1.retry) of the method in its .proto file;
+//  4. the resolver's service config, with [WithResolverPolicies];
+//  5. the zero [Policy].
+//
+// The options of a single call change single fields of that policy.
+//
+// Errors are [ConfigError]s, which name the place in the message. Method and
+// service names that the program has no descriptor of are refused too, unless
+// the message allows them: settings under a misspelt name would never be used.
+// cfg is read by New and not kept.
+func WithConfig(cfg *retrybudgetv1.Config) Option { return configOption{cfg} }
+
+// configOption is a WithConfig. build applies it before all other options.
+type configOption struct{ cfg *retrybudgetv1.Config }
+
+func (configOption) apply(*builder) {}
+
+// CheckConfig returns what is wrong with the values of cfg, one [ConfigError]
+// for each, joined; nil if [WithConfig] accepts it. It does not look for method
+// and service names, since the program that checks a configuration need not be
+// the one that uses it.
+func CheckConfig(cfg *retrybudgetv1.Config) error {
+	var c checker
+	c.config(cfg)
+	return errors.Join(c.errs...)
+}
+
+// ConfigError is one invalid value of a [retrybudgetv1.Config].
+type ConfigError struct {
+	// Path is where the value is, in the names of the proto, such as
+	// "methods[2].policy.max_attempts".
+	Path string
+	// Problem is the value and what is wrong with it.
+	Problem string
+}
+
+// Error returns path and problem.
+func (e *ConfigError) Error() string { return "retrybudget: " + e.Path + " " + e.Problem }
+
+// checkedConfig is a Config in this package's own types.
+type checkedConfig struct {
+	fallback *Policy // nil without
+	methods  []checkedPolicy
+	budget   BudgetFactory // nil without
+}
+
+// checkedPolicy is the policy of a name, and where it was found.
+type checkedPolicy struct {
+	name   string
+	policy Policy
+	path   string // of the policy
+}
+
+// checker converts messages and collects what is wrong with them.
+type checker struct {
+	errs []error
+	// attemptHeader is that of the Config, which no idempotency key may have.
+	attemptHeader string
+}
+
+func (c *checker) fail(path, format string, args ...any) {
+	c.errs = append(c.errs, &ConfigError{Path: path, Problem: fmt.Sprintf(format, args...)})
+}
+
+// check takes the error of a validator that was told path as the field's name.
+func (c *checker) check(path string, err error) {
+	if err != nil {
+		c.fail(path, "%s", strings.TrimPrefix(err.Error(), "retrybudget: "+path+" "))
+	}
+}
+
+func (c *checker) config(cfg *retrybudgetv1.Config) (to checkedConfig) {
+	if cfg == nil {
+		c.fail("Config", "is nil")
+		return to
+	}
+	c.attemptHeader = c.attemptHeaderName("attempt_header", cfg.GetAttemptHeader())
+	if p := cfg.GetDefaultPolicy(); p != nil {
+		policy := c.policy("default_policy", p)
+		to.fallback = &policy
+	}
+	to.methods = c.methods(cfg.GetMethods())
+	to.budget = c.budgets(cfg.GetBudgets())
+	c.mode("mode", cfg.GetMode())
+	c.limits("limits", cfg.GetLimits())
+	c.server("server", cfg.GetServer())
+	return to
+}
+
+// applyConfig makes the message of a WithConfig the ground that other options
+// build on.
+func (b *builder) applyConfig(cfg *retrybudgetv1.Config) {
+	if b.configured {
+		b.fail(errors.New("retrybudget: WithConfig is given twice"))
+		return
+	}
+	b.configured = true
+	var c checker
+	b.file = c.config(cfg)
+	if !cfg.GetAllowUnknownMethods() {
+		c.knownNames(cfg.GetMethods())
+	}
+	b.errs = append(b.errs, c.errs...)
+	if b.file.budget != nil {
+		b.budget = b.file.budget
+	}
+	b.cfg.mode = c.mode("mode", cfg.GetMode())
+	b.cfg.strict = cfg.GetStrictIdempotency()
+	b.cfg.strictNonIdempotent = cfg.GetWithoutNonIdempotentRetries()
+	b.cfg.resolver = cfg.GetResolverPolicies()
+	if c.attemptHeader != "" {
+		b.cfg.attemptHeader = c.attemptHeader
+	}
+	c.limits("limits", cfg.GetLimits()).apply(b)
+}
+
+func (c *checker) methods(list []*retrybudgetv1.MethodPolicy) []checkedPolicy {
+	var all []checkedPolicy
+	first := map[string]string{}
+	for i, m := range list {
+		path := fmt.Sprintf("methods[%d]", i)
+		if len(m.GetNames()) == 0 {
+			c.fail(path+".names", "is empty: the policy would never be used")
+		}
+		if m.GetPolicy() == nil {
+			c.fail(path+".policy", "is missing: {} stands for the library's defaults")
+		}
+		policy := c.policy(path+".policy", m.GetPolicy())
+		for j, name := range m.GetNames() {
+			at := fmt.Sprintf("%s.names[%d]", path, j)
+			c.check(at, validateMethodName(at, name))
+			if where, twice := first[name]; twice {
+				c.fail(at, "%q is at %s too", name, where)
+				continue
+			}
+			first[name] = at
+			all = append(all, checkedPolicy{name: name, policy: policy, path: path + ".policy"})
+		}
+	}
+	return all
+}
+
+// knownNames refuses names that the program has no descriptor of.
+func (c *checker) knownNames(list []*retrybudgetv1.MethodPolicy) {
+	for i, m := range list {
+		for j, name := range m.GetNames() {
+			at := fmt.Sprintf("methods[%d].names[%d]", i, j)
+			if validateMethodName(at, name) == nil && !hasDescriptor(name) {
+				c.fail(at, "%q is not in this program: correct it, or set allow_unknown_methods", name)
+			}
+		}
+	}
+}
+
+// hasDescriptor reports whether the program has the descriptor of a method or a
+// service, whose name is valid.
+func hasDescriptor(name string) bool {
+	service, method, _ := strings.Cut(name[1:], "/")
+	d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(service))
+	if err != nil {
+		return false
+	}
+	s, ok := d.(protoreflect.ServiceDescriptor)
+	return ok && (method == "" || s.Methods().ByName(protoreflect.Name(method)) != nil)
+}
+
+func (c *checker) mode(path string, m retrybudgetv1.Mode) Mode {
+	switch m {
+	case retrybudgetv1.Mode_MODE_UNSPECIFIED, retrybudgetv1.Mode_MODE_ENFORCE:
+		return Enforce
+	case retrybudgetv1.Mode_MODE_OBSERVE:
+		return Observe
+	case retrybudgetv1.Mode_MODE_OFF:
+		return Off
+	default:
+		c.fail(path, "%d is not a known mode", m)
+		return Enforce
+	}
+}
+
+// attemptHeaderName returns the name in lower case, "" for none or a bad one.
+func (c *checker) attemptHeaderName(path, name string) string {
+	name = strings.ToLower(name)
+	if name == "" || name == attemptHeader {
+		return name
+	}
+	if err := validateHeaderName(path, name); err != nil {
+		c.check(path, err)
+		return ""
+	}
+	return name
+}
+
+// checkedLimits are limits; what is zero was not given.
+type checkedLimits struct {
+	maxServerDelay          time.Duration
+	maxKeys                 int
+	replayCall, replayTotal *int
+}
+
+func (c *checker) limits(path string, m *retrybudgetv1.Limits) checkedLimits {
+	l := checkedLimits{
+		maxServerDelay: c.positive(path+".max_server_delay", m.GetMaxServerDelay()),
+	}
+	if m == nil {
+		return l
+	}
+	l.maxKeys = c.count(path+".max_keys", m.MaxKeys, mostMaxKeys)
+	l.replayCall = c.bytes(path+".replay_bytes_per_call", m.ReplayBytesPerCall)
+	l.replayTotal = c.bytes(path+".replay_bytes_total", m.ReplayBytesTotal)
+	return l
+}
+
+func (l checkedLimits) apply(b *builder) {
+	if l.maxServerDelay > 0 {
+		b.cfg.maxServerDelay = l.maxServerDelay
+	}
+	if l.maxKeys > 0 {
+		b.maxKeys = l.maxKeys
+	}
+	if l.replayCall != nil {
+		b.replayCall = *l.replayCall
+	}
+	if l.replayTotal != nil {
+		b.replayTotal = *l.replayTotal
+	}
+}
+
+// count returns a number from 1 to most, and 0 if there is none.
+func (c *checker) count(path string, n *uint32, most uint32) int {
+	switch {
+	case n == nil:
+		return 0
+	case *n == 0:
+		c.fail(path, "0 is not in 1..%d: leave it out for the default", most)
+		return 0
+	case *n > most:
+		c.fail(path, "%d is not in 1..%d", *n, most)
+		return 0
+	}
+	return int(*n)
+}
+
+func (c *checker) bytes(path string, n *uint32) *int {
+	if n == nil {
+		return nil
+	}
+	if *n > math.MaxInt32 {
+		c.fail(path, "%d is not in 0..%d", *n, math.MaxInt32)
+		return nil
+	}
+	size := int(*n)
+	return &size
+}
+
+// ratio returns a whole number of thousandths up to most, and 0 if there is
+// none.
+func (c *checker) ratio(path string, v *float64, most float64) float64 {
+	if v == nil {
+		return 0
+	}
+	if _, err := inThousandths(*v, most); err != nil {
+		c.fail(path, "%s", err)
+		return 0
+	}
+	return *v
+}
+
+// duration returns a duration that is not negative, and 0 if there is none.
+func (c *checker) duration(path string, m *durationpb.Duration) time.Duration {
+	if m == nil {
+		return 0
+	}
+	if err := m.CheckValid(); err != nil {
+		c.fail(path, "of %d s and %d ns is not a valid duration", m.GetSeconds(), m.GetNanos())
+		return 0
+	}
+	d := m.AsDuration()
+	switch {
+	case d < 0:
+		c.fail(path, "%v is negative", d)
+		return 0
+	case d.Truncate(time.Second) != time.Duration(m.GetSeconds())*time.Second || m.GetSeconds() > math.MaxInt64/int64(time.Second):
+		c.fail(path, "of %d s is longer than 292 years", m.GetSeconds())
+		return 0
+	}
+	return d
+}
+
+// positive returns a duration that is more than zero, and 0 if there is none.
+func (c *checker) positive(path string, m *durationpb.Duration) time.Duration {
+	if m != nil && m.GetSeconds() == 0 && m.GetNanos() == 0 {
+		c.fail(path, "0s is not positive: leave it out for the default")
+		return 0
+	}
+	return c.duration(path, m)
+}
