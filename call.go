@@ -43,6 +43,9 @@ func (r *Retrier) lookUp(cc *grpc.ClientConn, method string) (*key, *settings) {
 // begin prepares c for its first attempt. c has the caller's context and the
 // method's settings so far.
 func (c *call) begin(found callOptions, opts []grpc.CallOption) error {
+	if c.set.err != nil {
+		return status.Error(codes.Internal, c.set.err.Error())
+	}
 	if !found.foreign {
 		c.ctx = ownContext(c.ctx)
 	}

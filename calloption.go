@@ -85,13 +85,12 @@ func CallDisabled() grpc.CallOption {
 	return newCallOption(nil, func(s *settings) { s.disabled = true })
 }
 
-// attemptOption travels with the options of every attempt. It collects the
-// attempt's trailer, where guidance is, and it is the mark by which the same
-// Retrier further in on the same connection lets the attempt pass instead of
-// retrying it again. A context value would also reach calls to other methods
-// that inner interceptors make.
-type attemptOption struct {
-	grpc.TrailerCallOption
+// mark travels with the options of every attempt, so that the same Retrier
+// further in on the same connection lets the attempt pass instead of retrying it
+// again. A context value would also reach calls to other methods that inner
+// interceptors make.
+type mark struct {
+	grpc.EmptyCallOption
 	r *Retrier
 }
 
@@ -108,7 +107,7 @@ func scan(opts []grpc.CallOption, r *Retrier) (found callOptions) {
 		switch o := o.(type) {
 		case *callOption:
 			found.own = true
-		case *attemptOption:
+		case *mark:
 			found.marked = found.marked || o.r == r
 			found.foreign = true
 		case grpc.OnFinishCallOption:
@@ -122,7 +121,7 @@ func scan(opts []grpc.CallOption, r *Retrier) (found callOptions) {
 func plainOptions(opts []grpc.CallOption) bool {
 	for _, o := range opts {
 		switch o.(type) {
-		case *callOption, *attemptOption, grpc.OnFinishCallOption:
+		case *callOption, *mark, grpc.OnFinishCallOption:
 			return false
 		}
 	}
@@ -133,6 +132,7 @@ func plainOptions(opts []grpc.CallOption) bool {
 // of them carries.
 func override(base *settings, opts []grpc.CallOption) (*settings, error) {
 	s := *base
+	s.callOptions = opts
 	for _, o := range opts {
 		own, ok := o.(*callOption)
 		if !ok {

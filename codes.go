@@ -99,7 +99,7 @@ func (s *settings) retryable(f failureClass) bool {
 		f.code = codes.DeadlineExceeded
 	}
 	if s.level == NonIdempotent {
-		return f.code == codes.ResourceExhausted && f.toldWhen && !s.strictNonIdempotent
+		return f.code == codes.ResourceExhausted && f.toldWhen && !s.cfg.strictNonIdempotent
 	}
 	if s.level == Idempotent && s.idempotentCodes.has(f.code) {
 		return true

@@ -16,7 +16,7 @@ func TestReadme_defaultsAreTheRealOnes(t *testing.T) {
 	t.Parallel()
 	r, err := New()
 	require.NoError(t, err)
-	cfg, policy := r.config.Load(), r.config.Load().fallback.plain
+	cfg, policy := r.config.Load(), r.config.Load().builtin[IdempotencyUnknown]
 	backoff, ok := policy.backoff.(ExponentialBackoff)
 	require.True(t, ok)
 	backoff = backoff.withDefaults()

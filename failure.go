@@ -96,9 +96,10 @@ func (t *retries) methodTimeout(code codes.Code) bool {
 }
 
 // warnOfNativeRetry reports, once a method, that grpc-go retries it as well, so
-// that attempts multiply. Retrier.DialOptions would have switched that off.
+// that attempts multiply. Retrier.DialOptions would have switched that off. With
+// resolver policies the service config is expected to have one.
 func (t *retries) warnOfNativeRetry() {
-	if !t.native || t.set.cfg.observer == nil || t.cc == nil || t.key.warned.Load() {
+	if !t.native || t.set.cfg.resolver || t.set.cfg.observer == nil || t.cc == nil || t.key.warned.Load() {
 		return
 	}
 	if t.cc.GetMethodConfig(t.method).RetryPolicy == nil || !t.key.warned.CompareAndSwap(false, true) {

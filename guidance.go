@@ -1,6 +1,7 @@
 package retrybudget
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -45,9 +46,8 @@ func (g guidance) serverDelay() time.Duration {
 func readGuidance(trailer metadata.MD, st *status.Status) guidance {
 	g := guidance{retryInfo: retryInfoDelay(st)}
 	g.delay, g.pushback, g.veto = parsePushback(trailer[pushbackTrailer])
-	if v := trailer[exhaustedTrailer]; len(v) == 1 && v[0] == "1" {
-		g.exhausted = true
-	}
+	// Gateways pass trailers on, so that one may be there several times.
+	g.exhausted = slices.Contains(trailer[exhaustedTrailer], "1")
 	return g
 }
 

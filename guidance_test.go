@@ -232,6 +232,7 @@ func TestReadGuidance_exhausted(t *testing.T) {
 		{"word", []string{"true"}, false},
 		{"space", []string{"1 "}, false},
 		{"two", []string{"2"}, false},
+		{"set by two on the way", []string{"1", "1"}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -5,11 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
-	"strings"
-
-	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
-	"google.golang.org/protobuf/types/descriptorpb"
 )
 
 // Idempotency says whether a method may be applied twice without harm.
@@ -47,30 +42,6 @@ func (i Idempotency) validate(field string) error {
 		return fmt.Errorf("retrybudget: %s %d is not a known level", field, uint8(i))
 	}
 	return nil
-}
-
-// declaredIdempotent reports whether the method's descriptor, if the program
-// has it, carries an idempotency_level that makes the method idempotent.
-func declaredIdempotent(method string) bool {
-	name := strings.ReplaceAll(strings.TrimPrefix(method, "/"), "/", ".")
-	d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
-	if err != nil {
-		return false
-	}
-	m, ok := d.(protoreflect.MethodDescriptor)
-	if !ok {
-		return false
-	}
-	opts, ok := m.Options().(*descriptorpb.MethodOptions)
-	if !ok {
-		return false
-	}
-	switch opts.GetIdempotencyLevel() {
-	case descriptorpb.MethodOptions_NO_SIDE_EFFECTS, descriptorpb.MethodOptions_IDEMPOTENT:
-		return true
-	default:
-		return false
-	}
 }
 
 // newIdempotencyKey returns 128 random bits as 32 hexadecimal digits. The

@@ -36,7 +36,8 @@ type Retrier struct {
 	config atomic.Pointer[config]
 	keys   *table[*key]
 	budget BudgetFactory
-	start  time.Time // what latency estimates count from
+	mark   grpc.CallOption // see mark
+	start  time.Time       // what latency estimates count from
 	// factoryFailed: a failure of budget was reported.
 	factoryFailed atomic.Bool
 
@@ -84,6 +85,7 @@ func New(opts ...Option) (*Retrier, error) {
 	r.keys.dropped = func(k *key) { k.dropped.Store(true) }
 	r.keys.overflow(&key{budget: common, common: true})
 	r.keys.common.Load().used.Store(0) // nobody uses it yet
+	r.mark = &mark{r: r}
 	r.config.Store(&b.cfg)
 	return r, nil
 }

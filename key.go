@@ -8,52 +8,41 @@ type key struct {
 	latency latency
 	// settings caches the policy of the method, for the configuration it names.
 	settings atomic.Pointer[settings]
-	declared atomic.Uint32 // what the method's descriptor says: see lookUp
-	warned   atomic.Bool   // a native retry policy was reported
-	dropped  atomic.Bool   // the key table made room; the name has another key now
+	// declared is what the method's descriptor says; nil before it was asked.
+	declared atomic.Pointer[declaration]
+	// resolved caches the policy that the resolver gave the method last.
+	resolved atomic.Pointer[resolvedPolicy]
+	warned   atomic.Bool // a native retry policy was reported
+	dropped  atomic.Bool // the key table made room; the name has another key now
 	// common is true for the one key of all names without room: nothing that
 	// belongs to a single method is kept in it.
 	common bool
 }
-
-// The states of key.declared.
-const (
-	notLookedUp uint32 = iota
-	notDeclared
-	declaredByProto
-)
 
 // policy returns the settings of method under cfg.
 func (k *key) policy(cfg *config, method string) *settings {
 	if s := k.settings.Load(); s != nil && s.cfg == cfg {
 		return s
 	}
-	v := cfg.policy(method)
-	s := v.plain
-	if k.lookUp(method) {
-		s = v.declared
-	}
+	s := cfg.policy(method, k.declaration(method))
 	if !k.common {
 		k.settings.Store(s)
 	}
 	return s
 }
 
-// lookUp reports whether the method's descriptor declares it idempotent. It is
-// asked once per method: descriptors do not change while a program runs.
-func (k *key) lookUp(method string) bool {
+// declaration returns what the method's descriptor says. It is asked once per
+// method: descriptors do not change while a program runs.
+func (k *key) declaration(method string) *declaration {
 	if k.common {
-		return declaredIdempotent(method)
+		return declarationOf(method)
 	}
-	state := k.declared.Load()
-	if state == notLookedUp {
-		state = notDeclared
-		if declaredIdempotent(method) {
-			state = declaredByProto
-		}
-		k.declared.Store(state)
+	d := k.declared.Load()
+	if d == nil {
+		d = declarationOf(method)
+		k.declared.Store(d)
 	}
-	return state == declaredByProto
+	return d
 }
 
 // keyHoldsNoLess applies holdsNoLess to the budgets of keys.

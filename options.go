@@ -10,52 +10,23 @@ import (
 // defaultMaxServerDelay is the longest wait a server may ask for.
 const defaultMaxServerDelay = 30 * time.Second
 
+// mostMaxKeys is the largest value of WithMaxKeys.
+const mostMaxKeys = 1 << 20
+
 // config is everything that New was told. A Retrier swaps it as a whole, so a
 // call sees one configuration from its start to its end.
 type config struct {
-	mode           Mode
-	fallback       variants
-	methods        map[string]variants
-	classifier     Classifier
-	success        func(CallInfo, error) bool
-	observer       Observer // nil when there is none
-	attemptHeader  string
-	maxServerDelay time.Duration
-}
-
-// variants are the settings of one policy for methods whose descriptor declares
-// them idempotent, and for all others.
-type variants struct{ plain, declared *settings }
-
-// policy returns the settings of a method: exact name, service, default.
-func (c *config) policy(method string) variants {
-	if v, ok := c.methods[method]; ok {
-		return v
-	}
-	if i := strings.LastIndexByte(method, '/'); i > 0 {
-		if v, ok := c.methods[method[:i+1]]; ok {
-			return v
-		}
-	}
-	return c.fallback
-}
-
-// withMode returns a copy of c in mode m. Settings name the configuration they
-// belong to, so they are copied with it.
-func (c *config) withMode(m Mode) *config {
-	next := *c
-	next.mode = m
-	move := func(v variants) variants {
-		plain, declared := *v.plain, *v.declared
-		plain.cfg, declared.cfg = &next, &next
-		return variants{&plain, &declared}
-	}
-	next.fallback = move(c.fallback)
-	next.methods = make(map[string]variants, len(c.methods))
-	for name, v := range c.methods {
-		next.methods[name] = move(v)
-	}
-	return &next
+	mode                Mode
+	code, file          source // policies of options, and of WithConfig
+	builtin             variants
+	resolver            bool // a policy of the resolver replaces builtin
+	strict              bool // unknown idempotency counts as non-idempotent
+	strictNonIdempotent bool // no exception for RESOURCE_EXHAUSTED
+	classifier          Classifier
+	success             func(CallInfo, error) bool
+	observer            Observer // nil when there is none
+	attemptHeader       string
+	maxServerDelay      time.Duration
 }
 
 // Option configures a [Retrier] at construction.
@@ -69,16 +40,16 @@ func (f optionFunc) apply(b *builder) { f(b) }
 
 // builder collects the options of one New and what is wrong with them.
 type builder struct {
-	cfg                 config
-	policy              Policy
-	methods             map[string]Policy
-	budget              BudgetFactory
-	maxKeys             int
-	replayCall          int
-	replayTotal         int
-	strict              bool
-	strictNonIdempotent bool
-	errs                []error
+	cfg         config
+	policy      *Policy // nil when there is none
+	methods     map[string]Policy
+	file        checkedConfig // of WithConfig
+	configured  bool          // there was one
+	budget      BudgetFactory
+	maxKeys     int
+	replayCall  int
+	replayTotal int
+	errs        []error
 }
 
 func (b *builder) fail(err error) { b.errs = append(b.errs, err) }
@@ -94,6 +65,11 @@ func build(opts []Option) (*builder, error) {
 
 		replayCall: defaultReplayPerCall, replayTotal: defaultReplayTotal,
 	}
+	for _, o := range opts {
+		if c, ok := o.(configOption); ok {
+			b.applyConfig(c.cfg)
+		}
+	}
 	for i, o := range opts {
 		if o == nil {
 			b.fail(fmt.Errorf("retrybudget: option %d is nil", i))
@@ -101,38 +77,18 @@ func build(opts []Option) (*builder, error) {
 		}
 		o.apply(b)
 	}
-	b.cfg.fallback = b.compile("WithPolicy", b.policy)
-	b.cfg.methods = make(map[string]variants, len(b.methods))
-	for name, p := range b.methods {
-		b.cfg.methods[name] = b.compile("WithMethodPolicy "+name+": Policy", p)
-	}
+	b.compilePolicies()
 	if b.cfg.mode > Off {
 		b.fail(fmt.Errorf("retrybudget: WithMode %d is not a known mode", b.cfg.mode))
 	}
 	return b, errors.Join(b.errs...)
 }
 
-// compile returns both variants of a policy's settings.
-func (b *builder) compile(field string, p Policy) variants {
-	s, err := p.compile(field)
-	if err != nil {
-		b.fail(err)
-	}
-	s.cfg, s.strict, s.strictNonIdempotent = &b.cfg, b.strict, b.strictNonIdempotent
-	if err := s.checkHeaders(); err != nil {
-		b.fail(fmt.Errorf("%w (%s.IdempotencyKey)", err, field))
-	}
-	plain, declared := s, s
-	declared.declared = true
-	plain.resolve()
-	declared.resolve()
-	return variants{&plain, &declared}
-}
-
-// WithPolicy sets the policy of methods that no [WithMethodPolicy] names. The
-// default is the zero [Policy].
+// WithPolicy sets the policy of methods that no [WithMethodPolicy] names. It
+// outranks all policies kept elsewhere; see [WithConfig]. The default is none,
+// so that those apply, and without them the zero [Policy].
 func WithPolicy(p Policy) Option {
-	return optionFunc(func(b *builder) { b.policy = p })
+	return optionFunc(func(b *builder) { b.policy = &p })
 }
 
 // WithMethodPolicy sets the policy of one method ("/pkg.Service/Method") or of
@@ -140,7 +96,7 @@ func WithPolicy(p Policy) Option {
 // error.
 func WithMethodPolicy(name string, p Policy) Option {
 	return optionFunc(func(b *builder) {
-		if err := validateMethodName(name); err != nil {
+		if err := validateMethodName("WithMethodPolicy name", name); err != nil {
 			b.fail(err)
 		}
 		if _, twice := b.methods[name]; twice {
@@ -189,14 +145,14 @@ func WithSuccess(f func(call CallInfo, err error) bool) Option {
 // WithStrictIdempotency makes methods of unknown idempotency count as
 // non-idempotent. The default retries UNAVAILABLE on them.
 func WithStrictIdempotency() Option {
-	return optionFunc(func(b *builder) { b.strict = true })
+	return optionFunc(func(b *builder) { b.cfg.strict = true })
 }
 
 // WithoutNonIdempotentRetries takes away the one exception for non-idempotent
 // methods: a RESOURCE_EXHAUSTED whose server said when to come back is not
 // retried on them either.
 func WithoutNonIdempotentRetries() Option {
-	return optionFunc(func(b *builder) { b.strictNonIdempotent = true })
+	return optionFunc(func(b *builder) { b.cfg.strictNonIdempotent = true })
 }
 
 // WithObserver adds an observer. Several are called in the order given.
@@ -246,8 +202,8 @@ func WithMaxServerDelay(d time.Duration) Option {
 // 1, at most 1,048,576.
 func WithMaxKeys(n int) Option {
 	return optionFunc(func(b *builder) {
-		if n < 1 || n > 1<<20 {
-			b.fail(fmt.Errorf("retrybudget: WithMaxKeys %d is not in 1..%d", n, 1<<20))
+		if n < 1 || n > mostMaxKeys {
+			b.fail(fmt.Errorf("retrybudget: WithMaxKeys %d is not in 1..%d", n, mostMaxKeys))
 		}
 		b.maxKeys = n
 	})

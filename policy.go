@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 )
 
@@ -18,7 +19,8 @@ const defaultMaxAttempts = 3
 //
 // Policies are matched as in a gRPC service config: the one of
 // "/pkg.Service/Method", else the one of "/pkg.Service/", else the default; the
-// first that matches is used whole, fields are not merged.
+// first that matches is used whole, fields are not merged. Where policies come
+// from and which of them comes first is said at [WithConfig].
 type Policy struct {
 	// MaxAttempts is how often a call is tried in all, the original included.
 	// 0 means 3, 1 never retries, negative values are refused.
@@ -37,7 +39,8 @@ type Policy struct {
 	// IdempotentCodes adds codes for idempotent methods only.
 	IdempotentCodes []codes.Code
 	// Idempotency says whether the method may be applied twice. Unknown asks
-	// the method's descriptor for its idempotency_level.
+	// the method's descriptor: the idempotency in its (retrybudget.v1.retry)
+	// option, else its idempotency_level.
 	Idempotency Idempotency
 	// IdempotencyKey is the name of a metadata header that gets one random key
 	// per call, the same on all its attempts; a value that the caller set is
@@ -74,13 +77,15 @@ type settings struct {
 	hasCodes        bool
 
 	// level is the idempotency that counts, made of what follows by resolve.
-	level               Idempotency
-	callLevel           Idempotency // of a call option
-	policyLevel         Idempotency
-	declared            bool // by the method's descriptor
-	strict              bool // unknown counts as non-idempotent
-	strictNonIdempotent bool // no exception for RESOURCE_EXHAUSTED
-	disabled            bool // by a call option
+	level       Idempotency
+	callLevel   Idempotency // of a call option
+	policyLevel Idempotency
+	declared    Idempotency // by the method's descriptor
+	disabled    bool        // by a call option
+
+	resolver    bool              // a policy of the resolver replaces this one
+	callOptions []grpc.CallOption // applied to it; nil without
+	err         error             // fails the call: its policy is unusable
 }
 
 // compile validates p and returns its settings. field is the path that errors
@@ -120,7 +125,7 @@ func (p Policy) compile(field string) (settings, error) {
 // is, in this order, that of the call option, the presence of an idempotency
 // key, the policy's and the descriptor's.
 func (s *settings) resolve() {
-	s.plain = s.cfg.observer == nil && s.keyHeader == "" && s.timeout == 0 && s.perAttemptTimeout == 0
+	s.plain = s.cfg.observer == nil && s.keyHeader == "" && s.timeout == 0 && s.perAttemptTimeout == 0 && s.err == nil
 	switch {
 	case s.callLevel != IdempotencyUnknown:
 		s.level = s.callLevel
@@ -128,9 +133,9 @@ func (s *settings) resolve() {
 		s.level = Idempotent
 	case s.policyLevel != IdempotencyUnknown:
 		s.level = s.policyLevel
-	case s.declared:
-		s.level = Idempotent
-	case s.strict:
+	case s.declared != IdempotencyUnknown:
+		s.level = s.declared
+	case s.cfg.strict:
 		s.level = NonIdempotent
 	default:
 		s.level = IdempotencyUnknown
@@ -186,10 +191,10 @@ func (s *settings) checkHeaders() error {
 }
 
 // validateMethodName accepts "/pkg.Service/Method" and "/pkg.Service/".
-func validateMethodName(name string) error {
+func validateMethodName(field, name string) error {
 	parts := strings.Split(name, "/")
 	if len(parts) != 3 || parts[0] != "" || parts[1] == "" {
-		return fmt.Errorf("retrybudget: WithMethodPolicy name %q is neither \"/pkg.Service/Method\" nor \"/pkg.Service/\"", name)
+		return fmt.Errorf("retrybudget: %s %q is neither \"/pkg.Service/Method\" nor \"/pkg.Service/\"", field, name)
 	}
 	return nil
 }

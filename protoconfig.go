@@ -71,6 +71,9 @@ type checkedConfig struct {
 	fallback *Policy // nil without
 	methods  []checkedPolicy
 	budget   BudgetFactory // nil without
+	mode     Mode
+	limits   checkedLimits
+	server   server
 }
 
 // checkedPolicy is the policy of a name, and where it was found.
@@ -110,9 +113,9 @@ func (c *checker) config(cfg *retrybudgetv1.Config) (to checkedConfig) {
 	}
 	to.methods = c.methods(cfg.GetMethods())
 	to.budget = c.budgets(cfg.GetBudgets())
-	c.mode("mode", cfg.GetMode())
-	c.limits("limits", cfg.GetLimits())
-	c.server("server", cfg.GetServer())
+	to.mode = c.mode("mode", cfg.GetMode())
+	to.limits = c.limits("limits", cfg.GetLimits())
+	to.server = c.server("server", cfg.GetServer())
 	return to
 }
 
@@ -129,18 +132,22 @@ func (b *builder) applyConfig(cfg *retrybudgetv1.Config) {
 	if !cfg.GetAllowUnknownMethods() {
 		c.knownNames(cfg.GetMethods())
 	}
-	b.errs = append(b.errs, c.errs...)
+	if len(c.errs) > 0 {
+		b.errs = append(b.errs, c.errs...)
+		b.file = checkedConfig{}
+		return
+	}
 	if b.file.budget != nil {
 		b.budget = b.file.budget
 	}
-	b.cfg.mode = c.mode("mode", cfg.GetMode())
+	b.cfg.mode = b.file.mode
 	b.cfg.strict = cfg.GetStrictIdempotency()
 	b.cfg.strictNonIdempotent = cfg.GetWithoutNonIdempotentRetries()
 	b.cfg.resolver = cfg.GetResolverPolicies()
 	if c.attemptHeader != "" {
 		b.cfg.attemptHeader = c.attemptHeader
 	}
-	c.limits("limits", cfg.GetLimits()).apply(b)
+	b.file.limits.apply(b)
 }
 
 func (c *checker) methods(list []*retrybudgetv1.MethodPolicy) []checkedPolicy {
@@ -309,7 +316,7 @@ func (c *checker) duration(path string, m *durationpb.Duration) time.Duration {
 	case d < 0:
 		c.fail(path, "%v is negative", d)
 		return 0
-	case d.Truncate(time.Second) != time.Duration(m.GetSeconds())*time.Second || m.GetSeconds() > math.MaxInt64/int64(time.Second):
+	case m.GetSeconds() > math.MaxInt64/int64(time.Second):
 		c.fail(path, "of %d s is longer than 292 years", m.GetSeconds())
 		return 0
 	}

@@ -21,9 +21,8 @@ func (serverConfigOption) applyServer(*server) {}
 
 func (s *server) applyConfig(cfg *retrybudgetv1.Config) {
 	var c checker
-	c.config(cfg)
+	from := c.config(cfg).server
 	s.errs = append(s.errs, c.errs...)
-	from := c.server("server", cfg.GetServer())
 	if from.hinted != 0 {
 		s.hinted = from.hinted
 	}

@@ -41,6 +41,7 @@ type attemptEnd struct {
 func (t *retries) next(end attemptEnd) (bool, error) {
 	if t.attempt == 1 {
 		t.began = t.started
+		t.takeResolverPolicy()
 	}
 	f := t.examine(end)
 	t.record(f.record)

@@ -29,8 +29,8 @@ import (
 //     before the handler runs.
 //
 // It panics on invalid options. Put it outside interceptors that may turn the
-// handler's answer into another one. It keeps no state of its own and is safe
-// for concurrent use.
+// handler's answer into another one, recovery from panics among them. Installed
+// twice, the inner one does nothing. It is safe for concurrent use.
 func UnaryServerInterceptor(opts ...ServerOption) grpc.UnaryServerInterceptor {
 	s := newServer(opts)
 	return func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
@@ -107,6 +107,11 @@ func newServer(opts []ServerOption) *server {
 		hinted:  1<<codes.Unavailable | 1<<codes.ResourceExhausted | 1<<codes.DeadlineExceeded | 1<<codes.Aborted,
 		headers: knownAttemptHeaders,
 	}
+	for _, o := range opts {
+		if c, ok := o.(serverConfigOption); ok {
+			s.applyConfig(c.cfg)
+		}
+	}
 	for i, o := range opts {
 		if o == nil {
 			s.errs = append(s.errs, fmt.Errorf("retrybudget: server option %d is nil", i))
@@ -125,7 +130,10 @@ func newServer(opts []ServerOption) *server {
 // returns when a service behind it fails.
 func WithHintCodes(list ...codes.Code) ServerOption {
 	return serverOptionFunc(func(s *server) {
-		set, err := retryableCodes("WithHintCodes", append([]codes.Code{}, list...))
+		set, err := newCodeSet("WithHintCodes", list)
+		if len(list) == 0 {
+			err = errors.New("retrybudget: WithHintCodes is empty: leave the option out for the default")
+		}
 		if err != nil {
 			s.errs = append(s.errs, err)
 		}

@@ -25,16 +25,19 @@ const (
 // more than a tenth of the last second's arrivals are retries, those shed carry
 // grpc-retry-pushback-ms: -1, so that their clients stop retrying.
 //
+// Arrivals are counted for the option: give the same one to the unary and the
+// stream interceptor to count them together.
+//
 // full is the application's own limiter and should say so somewhat before first
 // attempts have to be refused. It runs for each retry and must be quick and safe
 // for concurrent use.
 func WithRetryShedding(full func(ctx context.Context) bool) ServerOption {
+	shed := &shedder{full: full}
 	return serverOptionFunc(func(s *server) {
 		if full == nil {
 			s.errs = append(s.errs, errors.New("retrybudget: WithRetryShedding: nil function"))
-			return
 		}
-		s.shed = &shedder{full: full}
+		s.shed = shed
 	})
 }
 

@@ -28,7 +28,7 @@ func (r *Retrier) stream(native bool) grpc.StreamClientInterceptor {
 		}
 		s := &clientStream{
 			t: retries{call: c}, ctx: c.ctx, desc: desc, streamer: streamer, opts: opts,
-			codec: codecOf(opts), limit: r.replayLimit(opts), token: make(chan struct{}, 1),
+			codec: codecOf(opts), limit: r.replayLimit(opts), single: c.disabled(), token: make(chan struct{}, 1),
 		}
 		if err := s.start(); err != nil {
 			return nil, err
@@ -53,7 +53,8 @@ type clientStream struct {
 	streamer grpc.Streamer
 	opts     []grpc.CallOption
 	codec    codec
-	limit    int // bytes that this call may keep
+	limit    int  // bytes that this call may keep
+	single   bool // retries were off when it began, so nothing is kept
 
 	token  chan struct{}
 	chosen atomic.Pointer[streamAttempt] // set while committed and not ended
@@ -70,7 +71,7 @@ type clientStream struct {
 	final      error // what RecvMsg gives at the end, io.EOF after OK
 
 	// pending is a message that was there when a broken send looked for the
-	// status. Whoever holds the token uses it.
+	// status; it outlives the end of the call.
 	pending *emptypb.Empty
 }
 
@@ -89,7 +90,7 @@ func (s *clientStream) start() error {
 	}
 	s.mu.Lock()
 	s.current = a
-	if s.t.disabled() && a.timeout == 0 {
+	if s.single && a.timeout == 0 {
 		s.commitLocked(a) // nothing to keep, and no timeout that a commit would lift
 	}
 	s.mu.Unlock()
@@ -105,10 +106,11 @@ func (s *clientStream) release() {
 
 // failed decides what follows the failure err of attempt a and does it: the next
 // attempt is opened and gets what the application sent so far, or the call ends.
-// It returns the error that the call ended with. The stream of a has ended, as
-// its trailer is read. The caller holds the token.
+// It returns the error that the call ended with. The caller holds the token.
 func (s *clientStream) failed(a *streamAttempt, err error) error {
 	end := attemptEnd{err: err, timeout: s.timeoutOf(a), delivered: s.delivered.Load()}
+	end.committed = s.abandon(a)
+	s.waitDone(a)
 	s.mu.Lock()
 	broken := a.broken
 	s.mu.Unlock()
@@ -117,7 +119,6 @@ func (s *clientStream) failed(a *streamAttempt, err error) error {
 	} else {
 		end.trailer = a.cs.Trailer()
 	}
-	end.committed = s.abandon(a)
 	next, final := s.reopen(a, end)
 	if final != nil {
 		return final

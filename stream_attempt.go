@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
@@ -21,9 +22,14 @@ type streamAttempt struct {
 	// ready is closed when the replay of what the application had sent before
 	// this attempt is over; nil when there was nothing to replay.
 	ready chan struct{}
+	// replayed: the replay is over, the half-close included; guarded by mu.
+	replayed bool
 	// over is closed when it is known what becomes of the attempt: replaced,
 	// committed, or the end of the call.
 	over chan struct{}
+	// done is closed when grpc-go is done with the attempt: its trailer may be
+	// read, and the targets are written.
+	done chan struct{}
 
 	decided   bool        // over is closed; guarded by mu
 	abandoned bool        // another attempt takes its place; guarded by mu
@@ -35,7 +41,6 @@ type streamAttempt struct {
 
 	// Where grpc-go writes what grpc.Header, grpc.Trailer and grpc.Peer ask
 	// for. The caller's own targets get the last attempt's at the end.
-	option  attemptOption
 	header  metadata.MD
 	trailer metadata.MD
 	peer    peer.Peer
@@ -50,16 +55,17 @@ var errAbandoned = errors.New("retrybudget: attempt is over")
 // open makes the attempt under way. On error, the attempt returned has no
 // stream. Whoever holds the token calls it.
 func (s *clientStream) open() (a *streamAttempt, err error) {
-	a = &streamAttempt{over: make(chan struct{}), timeout: s.t.attemptTimeout()}
+	a = &streamAttempt{over: make(chan struct{}), done: make(chan struct{}), timeout: s.t.attemptTimeout()}
 	ctx, cancel := context.WithCancelCause(s.t.attemptContext())
 	a.cancel = cancel
 	panicked := true
 	defer func() {
-		if panicked || err != nil {
-			s.abandon(a)
-		}
-		if panicked {
+		switch {
+		case panicked: // in an interceptor further in; the panic goes on
 			s.t.settle(Failed)
+			s.finish(a, status.Error(codes.Internal, "retrybudget: an interceptor panicked"))
+		case err != nil:
+			s.abandon(a)
 		}
 	}()
 	if a.timeout > 0 {
@@ -84,8 +90,7 @@ func (s *clientStream) attemptOptions(a *streamAttempt) []grpc.CallOption {
 			pass[i] = grpc.Peer(&a.peer)
 		}
 	}
-	a.option = attemptOption{TrailerCallOption: grpc.TrailerCallOption{TrailerAddr: &a.trailer}, r: s.t.r}
-	return append(pass, &a.option, grpc.OnFinish(func(err error) { s.attemptFinished(a, err) }))
+	return append(pass, s.t.r.mark, grpc.OnFinish(func(err error) { s.attemptFinished(a, err) }))
 }
 
 // attemptTimedOut cancels an attempt whose time is up, unless it was committed
@@ -94,13 +99,6 @@ func (s *clientStream) attemptTimedOut(a *streamAttempt) {
 	s.mu.Lock()
 	late := a.decided || a.abandoned
 	a.timedOut = !late
-	if !late {
-		// grpc-go is done with the attempt then and would not notice that the
-		// application gives up the call without asking for more.
-		a.unwatch = context.AfterFunc(s.ctx, func() {
-			s.strayed(a, status.FromContextError(s.ctx.Err()).Err())
-		})
-	}
 	s.mu.Unlock()
 	if !late {
 		a.cancel(errAttemptTimeout)
@@ -125,6 +123,19 @@ func (s *clientStream) abandon(a *streamAttempt) (committed bool) {
 	return committed
 }
 
+// waitDone waits until grpc-go is done with an abandoned attempt, which it is at
+// once: its context is cancelled. Streams that interceptors further in made
+// without grpc-go have nobody to wait for.
+func (s *clientStream) waitDone(a *streamAttempt) {
+	if a.cs == nil {
+		return
+	}
+	outer, _ := peer.FromContext(s.ctx)
+	if p, ok := peer.FromContext(a.cs.Context()); ok && p != outer { // as grpc-go's transport sets
+		<-a.done
+	}
+}
+
 // breakOff ends an attempt because of err, which did not come from the server. A
 // receiver that waits for the server comes back then.
 func (s *clientStream) breakOff(a *streamAttempt, err error) {
@@ -138,12 +149,23 @@ func (s *clientStream) breakOff(a *streamAttempt, err error) {
 
 // attemptFinished is each attempt's OnFinish. When grpc-go ends the stream
 // because the caller's context ended or the connection closed, the application
-// may never call again, so this is where the call ends.
+// may never call again, so this is where the call ends. When it fails otherwise,
+// RecvMsg is to find out; should the application give up the call instead,
+// grpc-go does not notice any more, and the context is watched here.
 func (s *clientStream) attemptFinished(a *streamAttempt, err error) {
+	stray := err != nil && (s.ctx.Err() != nil || isClosing(statusOf(err)))
 	s.mu.Lock()
-	a.finished = true
+	if !a.finished {
+		a.finished = true
+		close(a.done)
+	}
+	if err != nil && !stray && !a.abandoned && !s.ended {
+		a.unwatch = context.AfterFunc(s.ctx, func() {
+			s.strayed(a, status.FromContextError(s.ctx.Err()).Err())
+		})
+	}
 	s.mu.Unlock()
-	if err != nil && (s.ctx.Err() != nil || isClosing(statusOf(err))) {
+	if stray {
 		s.strayed(a, err)
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"io"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/peer"
 )
 
 // end ends a call that is committed to a, after err (nil for a complete answer,
@@ -47,18 +45,10 @@ func (s *clientStream) finish(a *streamAttempt, final error) {
 	s.current, s.ended, s.final = a, true, final
 	s.freeLocked()
 	s.chosen.Store(nil)
-	finished, broken := a.finished, a.broken != nil
 	s.mu.Unlock()
-	switch {
-	case finished:
-		s.copyTargets(a.header, a.trailer, &a.peer)
-	case a.cs != nil && !broken:
-		// grpc-go has ended the stream but not got to the targets yet.
-		header, _ := a.cs.Header()
-		p, _ := peer.FromContext(a.cs.Context())
-		s.copyTargets(header, a.cs.Trailer(), p)
-	}
 	s.abandon(a)
+	s.waitDone(a)
+	s.copyTargets(a)
 	if s.t.cancel != nil {
 		s.t.cancel()
 	}
@@ -76,21 +66,33 @@ func isEOF(err error) bool {
 }
 
 // copyTargets gives the caller's grpc.Header, grpc.Trailer and grpc.Peer what
-// the last attempt got.
-func (s *clientStream) copyTargets(header, trailer metadata.MD, from *peer.Peer) {
+// the last attempt, which is over, got. A stream made without grpc-go is asked.
+func (s *clientStream) copyTargets(a *streamAttempt) {
+	if a.cs == nil {
+		return
+	}
+	s.mu.Lock()
+	asked := !a.finished
+	s.mu.Unlock()
 	for _, o := range s.opts {
 		switch o := o.(type) {
 		case grpc.HeaderCallOption:
+			if asked {
+				a.header, _ = a.cs.Header()
+			}
 			if o.HeaderAddr != nil {
-				*o.HeaderAddr = header
+				*o.HeaderAddr = a.header
 			}
 		case grpc.TrailerCallOption:
+			if asked {
+				a.trailer = a.cs.Trailer()
+			}
 			if o.TrailerAddr != nil {
-				*o.TrailerAddr = trailer
+				*o.TrailerAddr = a.trailer
 			}
 		case grpc.PeerCallOption:
-			if o.PeerAddr != nil && from != nil {
-				*o.PeerAddr = *from
+			if o.PeerAddr != nil {
+				*o.PeerAddr = a.peer
 			}
 		}
 	}

@@ -243,6 +243,7 @@ func TestStreamRace_cancelledAtAnyMoment(t *testing.T) {
 		finished.Add(1)
 		cs, err := cc.NewStream(ctx, bidiStream, streamMethod, grpc.OnFinish(func(error) { finished.Done() }))
 		if err != nil {
+			cancel()
 			continue
 		}
 		random := rand.New(rand.NewPCG(7, uint64(i)))

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
 )
 
 // RecvMsg receives the next message, retrying the stream while none was
@@ -21,17 +22,17 @@ func (s *clientStream) RecvMsg(m any) error {
 		return s.end(a, err)
 	}
 	if _, done := s.state(); done {
-		return s.final
+		return s.afterEnd(m)
 	}
 	s.token <- struct{}{}
 	defer s.release()
 	for {
 		a, done := s.state()
 		if done {
-			return s.final
+			return s.afterEnd(m)
 		}
-		if s.pending != nil {
-			return s.deliverPending(a, m)
+		if message := s.takePending(); message != nil {
+			return s.deliverPending(a, message, m)
 		}
 		err := a.cs.RecvMsg(m)
 		if err == nil {
@@ -73,21 +74,41 @@ func (s *clientStream) deliver(a *streamAttempt) bool {
 	return ok
 }
 
-// deliverPending gives the application the message that a broken send came
-// across. The caller holds the token.
-func (s *clientStream) deliverPending(a *streamAttempt, m any) error {
-	bytes := s.pending.ProtoReflect().GetUnknown()
+// takePending returns the message that a broken send came across, once.
+func (s *clientStream) takePending() *emptypb.Empty {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.pending
 	s.pending = nil
-	if err := s.codec.Unmarshal(mem.BufferSlice{mem.SliceBuffer(bytes)}, m); err != nil {
-		err = status.Errorf(codes.Internal, "grpc: failed to unmarshal the received message: %v", err)
+	return m
+}
+
+// deliverPending gives the application the pending message. The caller holds the
+// token.
+func (s *clientStream) deliverPending(a *streamAttempt, pending *emptypb.Empty, m any) error {
+	if err := s.decodePending(pending, m); err != nil {
 		s.breakOff(a, err)
 		return s.failed(a, err)
 	}
 	s.deliver(a)
-	if !s.desc.ServerStreams {
-		s.finishOK(a)
+	return nil
+}
+
+func (s *clientStream) decodePending(pending *emptypb.Empty, m any) error {
+	bytes := pending.ProtoReflect().GetUnknown()
+	if err := s.codec.Unmarshal(mem.BufferSlice{mem.SliceBuffer(bytes)}, m); err != nil {
+		return status.Errorf(codes.Internal, "grpc: failed to unmarshal the received message: %v", err)
 	}
 	return nil
+}
+
+// afterEnd is RecvMsg after the end of the call: the answer of an upload may
+// still be pending, then the final status is repeated.
+func (s *clientStream) afterEnd(m any) error {
+	if pending := s.takePending(); pending != nil {
+		return s.decodePending(pending, m)
+	}
+	return s.final
 }
 
 // commitLocked ends all retrying: what was kept is freed, the attempt's timeout
@@ -125,7 +146,9 @@ func (s *clientStream) Header() (metadata.MD, error) {
 			return a.headers()
 		}
 		md, err := a.cs.Header()
-		if err == nil && md != nil && s.commitTo(a) {
+		if err != nil {
+			s.breakOff(a, err)
+		} else if md != nil && s.commitTo(a) {
 			return md, nil
 		}
 		s.resolve(a, err)
@@ -133,13 +156,32 @@ func (s *clientStream) Header() (metadata.MD, error) {
 }
 
 // headerOf returns the headers of the attempt that the call is committed to.
+// Without any the stream has ended, and so does the call.
 func (s *clientStream) headerOf(a *streamAttempt) (metadata.MD, error) {
 	md, err := a.cs.Header()
-	if err != nil {
+	switch {
+	case err != nil:
 		s.breakOff(a, err)
 		return nil, s.end(a, err)
+	case md == nil:
+		s.endWithoutMessage(a)
 	}
 	return md, nil
+}
+
+// endWithoutMessage ends the call after a stream that had not even headers.
+func (s *clientStream) endWithoutMessage(a *streamAttempt) {
+	s.token <- struct{}{}
+	defer s.release()
+	if _, done := s.state(); done {
+		return
+	}
+	switch err := a.cs.RecvMsg(&emptypb.Empty{}); {
+	case isEOF(err):
+		s.finishOK(a)
+	case err != nil:
+		_ = s.failed(a, err) // RecvMsg gives it
+	}
 }
 
 // headers returns what came of them, at the end of a call.

@@ -22,7 +22,11 @@ func (s *clientStream) send(m any) error {
 	if a := s.chosen.Load(); a != nil {
 		return s.sendChosen(a, m)
 	}
-	kept, canKeep := s.codec.keep(m)
+	var kept sentMessage
+	var canKeep bool
+	if !s.single {
+		kept, canKeep = s.codec.keep(m)
+	}
 	for {
 		a, done := s.state()
 		if done {
@@ -80,7 +84,7 @@ func (s *clientStream) keep(a *streamAttempt, m sentMessage, can bool) bool {
 		return true
 	case a.abandoned || a.timedOut || s.current != a:
 		return false
-	case s.committed:
+	case s.committed || s.single:
 		return true
 	case can && s.bytes+m.cost() <= s.limit && s.t.r.reserve(m.cost()):
 		s.sent = append(s.sent, m)
@@ -148,10 +152,17 @@ func (s *clientStream) recvStatus(a *streamAttempt) error {
 	if err := a.cs.RecvMsg(m); err != nil {
 		return err
 	}
-	if err := s.commitOrDrain(a); err != nil {
-		return err
+	if s.desc.ServerStreams {
+		if err := s.commitOrDrain(a); err != nil {
+			return err
+		}
 	}
+	s.mu.Lock()
 	s.pending = m
+	s.mu.Unlock()
+	if !s.desc.ServerStreams {
+		return io.EOF // that was the whole answer, and its status was OK
+	}
 	return nil
 }
 
@@ -183,16 +194,18 @@ func (s *clientStream) commitTo(a *streamAttempt) bool {
 }
 
 // CloseSend says that the application sends no more. Every attempt that follows
-// is told as well.
+// is told as well, by its replay, which this does not wait for.
 func (s *clientStream) CloseSend() error {
 	s.mu.Lock()
 	s.halfClosed = true
-	a, done := s.current, s.ended
+	a, wait := s.current, s.ended
+	if a.ready != nil && !a.replayed {
+		wait = true
+	}
 	s.mu.Unlock()
-	if done {
+	if wait {
 		return nil
 	}
-	a.waitReady()
 	return a.cs.CloseSend()
 }
 
@@ -206,8 +219,8 @@ func (s *clientStream) replaceBy(a *streamAttempt, cause error) {
 	s.mu.Lock()
 	before := s.current
 	s.current = a
-	sent, halfClosed := s.sent, s.halfClosed
-	if len(sent) > 0 || halfClosed {
+	sent := s.sent
+	if len(sent) > 0 || s.halfClosed {
 		a.ready = make(chan struct{})
 	}
 	if before != nil {
@@ -217,16 +230,16 @@ func (s *clientStream) replaceBy(a *streamAttempt, cause error) {
 	switch {
 	case a.ready == nil:
 	case s.desc.ClientStreams && s.desc.ServerStreams:
-		go s.replay(a, sent, halfClosed, cause)
+		go s.replay(a, sent, cause)
 	default:
-		s.replay(a, sent, halfClosed, cause)
+		s.replay(a, sent, cause)
 	}
 }
 
 // replay sends messages on a, and the half-close. When that fails, the attempt
 // does, and whoever receives from it learns why. A message that cannot be made
 // again ends the call with the failure that asked for the retry.
-func (s *clientStream) replay(a *streamAttempt, sent []sentMessage, halfClosed bool, cause error) {
+func (s *clientStream) replay(a *streamAttempt, sent []sentMessage, cause error) {
 	defer close(a.ready)
 	for _, kept := range sent {
 		m, err := s.codec.decode(kept)
@@ -241,6 +254,10 @@ func (s *clientStream) replay(a *streamAttempt, sent []sentMessage, halfClosed b
 			return
 		}
 	}
+	s.mu.Lock()
+	a.replayed = true
+	halfClosed := s.halfClosed
+	s.mu.Unlock()
 	if halfClosed {
 		_ = a.cs.CloseSend() // always nil; the status tells
 	}

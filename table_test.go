@@ -252,7 +252,7 @@ func TestKeys_memory(t *testing.T) {
 
 // Not parallel, likewise. A proxy passes on names that others choose.
 func TestKeys_memoryStaysFlat(t *testing.T) {
-	const limit, names = 64, 100_000
+	const limit, names = 16, 100_000
 	for _, code := range []codes.Code{codes.Unimplemented, codes.Unavailable} {
 		r := keysRetrier(t, limit, retrybudget.TokenBucketConfig{Capacity: 5, Initial: 1})
 		attempts := 0

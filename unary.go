@@ -139,9 +139,8 @@ func (u *unaryCall) send(c *call) attemptEnd {
 // used for that attempt alone: whoever holds on to it afterwards must not find
 // another attempt's trailer there.
 type unaryAttempt struct {
-	option  attemptOption
 	trailer metadata.MD
-	room    [3]grpc.CallOption // for the usual two and ours
+	room    [4]grpc.CallOption // for the usual two and ours
 }
 
 // sampled reports whether the attempt is measured, one in [latencySample]. Where
@@ -155,22 +154,21 @@ func (a *unaryAttempt) sampled() bool {
 // newUnaryAttempt returns a new attempt and the options it carries.
 func newUnaryAttempt(r *Retrier, opts []grpc.CallOption) (*unaryAttempt, []grpc.CallOption) {
 	a := new(unaryAttempt)
-	a.option.r, a.option.TrailerAddr = r, &a.trailer
-	return a, append(passOn(a.room[:0], opts), &a.option)
+	return a, append(passOn(a.room[:0], opts), grpc.Trailer(&a.trailer), r.mark)
 }
 
 // newPlainAttempt is newUnaryAttempt for options of which all pass.
 func newPlainAttempt(r *Retrier, opts []grpc.CallOption) (*unaryAttempt, []grpc.CallOption) {
-	if len(opts) >= len(unaryAttempt{}.room) {
+	n := len(opts)
+	if n+2 > len(unaryAttempt{}.room) {
 		return newUnaryAttempt(r, opts)
 	}
 	a := new(unaryAttempt)
-	a.option.r, a.option.TrailerAddr = r, &a.trailer
 	for i, o := range opts {
 		a.room[i] = o
 	}
-	a.room[len(opts)] = &a.option
-	return a, a.room[:len(opts)+1]
+	a.room[n], a.room[n+1] = grpc.TrailerCallOption{TrailerAddr: &a.trailer}, r.mark
+	return a, a.room[:n+2]
 }
 
 // resetReply clears what a failed attempt may have left in the reply.

@@ -57,6 +57,23 @@ func middlewareInterceptor() (grpc.UnaryClientInterceptor, error) {
 	), nil
 }
 
+// retrybudgetStreams has the default budget.
+func retrybudgetStreams() (grpc.StreamClientInterceptor, error) {
+	r, err := newRetrier(rb.PerMethod(rb.TokenBucketConfig{}))
+	if err != nil {
+		return nil, err
+	}
+	return r.StreamClientInterceptor(), nil
+}
+
+// middlewareStreams is go-grpc-middleware's retry of server streams.
+func middlewareStreams() (grpc.StreamClientInterceptor, error) {
+	return retry.StreamClientInterceptor(
+		retry.WithMax(maxAttempts),
+		retry.WithBackoff(func(context.Context, uint) time.Duration { return 0 }),
+	), nil
+}
+
 // failsafeInterceptor is failsafe-go's retry policy with its default budget,
 // which is shared by all calls and always lets three retries run at a time.
 func failsafeInterceptor() (grpc.UnaryClientInterceptor, error) {
@@ -91,6 +108,17 @@ func intercepted(build func() (grpc.UnaryClientInterceptor, error)) func() ([]gr
 	}
 }
 
+// interceptedStreams puts a stream interceptor on a connection.
+func interceptedStreams(build func() (grpc.StreamClientInterceptor, error)) func() ([]grpc.DialOption, error) {
+	return func() ([]grpc.DialOption, error) {
+		i, err := build()
+		if err != nil {
+			return nil, err
+		}
+		return []grpc.DialOption{grpc.WithStreamInterceptor(i)}, nil
+	}
+}
+
 // dialRetrybudget puts a Retrier on a connection the way its users do.
 func dialRetrybudget(budget rb.BudgetFactory) func() ([]grpc.DialOption, error) {
 	return func() ([]grpc.DialOption, error) {
@@ -100,6 +128,11 @@ func dialRetrybudget(budget rb.BudgetFactory) func() ([]grpc.DialOption, error) 
 		}
 		return r.DialOptions(), nil
 	}
+}
+
+// dialDefault has the default budget, which is full after 200 successes.
+func dialDefault() ([]grpc.DialOption, error) {
+	return dialRetrybudget(rb.PerMethod(rb.TokenBucketConfig{}))()
 }
 
 func dialNative() ([]grpc.DialOption, error) {

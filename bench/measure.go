@@ -8,23 +8,24 @@ import (
 	"time"
 )
 
-// sample is one measured run, for each operation.
+// sample is one measured run, for each operation or part of it.
 type sample struct{ ns, bytes, allocs float64 }
 
-// measure runs s n times. Allocations are those of the whole process, so of a
+// measure runs s n times; an operation has so many parts. Allocations are those of the whole process, so of a
 // server in it too. The garbage collector runs when it has to, which is the more
 // often in a run the more that run allocates.
-func measure(s subject, n int) (sample, error) {
+func measure(s subject, n, parts int) (sample, error) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	start := time.Now()
 	err := s.run(n)
 	took := time.Since(start)
 	runtime.ReadMemStats(&after)
+	all := float64(n) * float64(parts)
 	return sample{
-		ns:     float64(took.Nanoseconds()) / float64(n),
-		bytes:  float64(after.TotalAlloc-before.TotalAlloc) / float64(n),
-		allocs: float64(after.Mallocs-before.Mallocs) / float64(n),
+		ns:     float64(took.Nanoseconds()) / all,
+		bytes:  float64(after.TotalAlloc-before.TotalAlloc) / all,
+		allocs: float64(after.Mallocs-before.Mallocs) / all,
 	}, err
 }
 
@@ -117,7 +118,7 @@ func (r *result) round(ctx context.Context, round int) error {
 		}
 		i := (round + turn) % len(r.entries)
 		var err error
-		if samples[i], err = measure(r.entries[i].subject, r.entries[i].operations); err != nil {
+		if samples[i], err = measure(r.entries[i].subject, r.entries[i].operations, r.section.parts()); err != nil {
 			return fmt.Errorf("%s, %s: %w", r.section.name, r.entries[i].name, err)
 		}
 	}

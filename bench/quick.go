@@ -28,7 +28,7 @@ func check(ctx context.Context, w io.Writer, all []section) (over int, err error
 			if ctx.Err() != nil {
 				return over, ctx.Err()
 			}
-			s, err := countAllocs(c)
+			s, err := countAllocs(c, sec.parts())
 			if err != nil {
 				return over, fmt.Errorf("%s, %s: %w", sec.name, c.name, err)
 			}
@@ -52,9 +52,9 @@ func (c contestant) tooMany(s sample) bool {
 	return c.maxAllocs >= 0 && s.allocs > float64(c.maxAllocs)+stray
 }
 
-// countAllocs returns the least of three counts: the rest of the process can
+// countAllocs returns the least of three counts, for a part: the rest of the process can
 // only add to them.
-func countAllocs(c contestant) (sample, error) {
+func countAllocs(c contestant, parts int) (sample, error) {
 	s, err := c.open()
 	if err != nil {
 		return sample{}, err
@@ -64,12 +64,13 @@ func countAllocs(c contestant) (sample, error) {
 	if c.maxAllocs >= 0 {
 		n = checkedOperations
 	}
+	n = max(n/parts, 1)
 	if err := s.run(n); err != nil { // what happens only once happens here
 		return sample{}, err
 	}
 	least := sample{allocs: math.Inf(1)}
 	for range 3 {
-		got, err := measure(s, n)
+		got, err := measure(s, n, parts)
 		if err != nil {
 			return sample{}, err
 		}

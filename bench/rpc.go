@@ -91,38 +91,44 @@ func (s *service) GetStock(_ context.Context, req *quickstartv1.GetStockRequest)
 	return &quickstartv1.GetStockResponse{Sku: req.GetSku(), Quantity: 7}, nil
 }
 
+// connect starts a server and connects to it. stop ends both.
+func connect(listen func() (network, error), dial func() ([]grpc.DialOption, error), s quickstartv1.InventoryServiceServer) (cc *grpc.ClientConn, stop func(), err error) {
+	own, err := dial()
+	if err != nil {
+		return nil, nil, err
+	}
+	n, err := listen()
+	if err != nil {
+		return nil, nil, err
+	}
+	cc, err = grpc.NewClient(n.target, append(append(own, n.dial...), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	if err != nil {
+		_ = n.listener.Close()
+		return nil, nil, err
+	}
+	srv := grpc.NewServer()
+	quickstartv1.RegisterInventoryServiceServer(srv, s)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = srv.Serve(n.listener) // ends with Stop
+	}()
+	return cc, func() {
+		_ = cc.Close()
+		srv.Stop()
+		<-done
+	}, nil
+}
+
 // rpcSubject is a server with one client connection.
 func rpcSubject(listen func() (network, error), dial func() ([]grpc.DialOption, error), callers, fails int) func() (subject, error) {
 	return func() (subject, error) {
-		own, err := dial()
-		if err != nil {
-			return subject{}, err
-		}
-		n, err := listen()
-		if err != nil {
-			return subject{}, err
-		}
-		cc, err := grpc.NewClient(n.target, append(append(own, n.dial...), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
-		if err != nil {
-			_ = n.listener.Close()
-			return subject{}, err
-		}
 		s := &service{fails: int64(fails)}
-		srv := grpc.NewServer()
-		quickstartv1.RegisterInventoryServiceServer(srv, s)
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			_ = srv.Serve(n.listener) // ends with Stop
-		}()
-		return subject{
-			run: func(n int) error { return s.run(cc, callers, n) },
-			close: func() {
-				_ = cc.Close()
-				srv.Stop()
-				<-done
-			},
-		}, nil
+		cc, stop, err := connect(listen, dial, s)
+		if err != nil {
+			return subject{}, err
+		}
+		return subject{run: func(n int) error { return s.run(cc, callers, n) }, close: stop}, nil
 	}
 }
 

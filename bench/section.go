@@ -15,12 +15,17 @@ type section struct {
 	// stretch, if not 0, makes the runs so many times longer: a slow operation
 	// needs more time to be done often enough.
 	stretch int
+	// per, if not 0, is how many parts an operation has; figures are for one.
+	per int
 }
 
 // runtime is how long a run takes where others take benchtime.
 func (s section) runtime(benchtime time.Duration) time.Duration {
 	return benchtime * time.Duration(max(s.stretch, 1))
 }
+
+// parts is how many an operation has.
+func (s section) parts() int { return max(s.per, 1) }
 
 // contestant is one way to do it.
 type contestant struct {
@@ -52,7 +57,7 @@ const (
 
 // sections returns all of them, in the order of the table.
 func sections() []section {
-	return slices.Concat(invokerSections(), rpcSections(), budgetSections())
+	return slices.Concat(invokerSections(), streamerSections(), rpcSections(), streamSections(), budgetSections())
 }
 
 func nothing() {}

@@ -14,7 +14,7 @@ import (
 func tinyConfig() config {
 	c := fullConfig()
 	c.Rate, c.Workers = 15, 2
-	c.Deadline = time.Minute
+	c.Deadline, c.AttemptTimeout = time.Minute, 2*time.Second
 	c.Warmup, c.Fault = time.Second, time.Second
 	c.Together = len(scenarios)
 	return c

@@ -10,7 +10,7 @@ import (
 // spec is a row of the table: one measure of one world, for every strategy.
 type spec struct {
 	name      string
-	scenarios []overload.Scenario // of several, the largest value counts
+	scenarios []overload.Scenario // of several, the largest value counts; Unlimited only has the last
 	measure   func(*overload.Result) float64
 	format    func(float64) string
 	// beside is a world whose measure, for the same strategy, is subtracted.

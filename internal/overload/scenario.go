@@ -6,7 +6,7 @@ import (
 	"github.com/retrybudget/retrybudget"
 )
 
-// Size says how long the runs are.
+// Size says how long the worlds are.
 type Size struct {
 	// Warmup is the time of health before a fault.
 	Warmup time.Duration
@@ -38,7 +38,7 @@ func SmallSize() Size {
 	return Size{
 		Warmup:        12 * time.Second, // enough to fill a TokenBucket
 		Failures:      1500,
-		Longest:       40 * time.Second,
+		Longest:       30 * time.Second,
 		Watch:         35 * time.Second,
 		Probabilities: []float64{0.1, 0.25, 1},
 	}
@@ -107,7 +107,7 @@ func RandomErrors(size Size, p float64) Scenario {
 func PartialOutage(size Size, p float64) Scenario {
 	s := ordinary(size)
 	s.Fail = []float64{p}
-	s.Fault, s.After = time.Minute, 10*time.Second
+	s.Fault, s.After = time.Minute, 2*time.Second
 	return s
 }
 
@@ -124,7 +124,7 @@ func SlowClients() Scenario {
 func Outage(size Size) Scenario {
 	s := ordinary(size)
 	s.Fail = []float64{1}
-	s.Fault, s.After = 30*time.Second, 10*time.Second
+	s.Fault, s.After = 30*time.Second, 2*time.Second
 	return s
 }
 
@@ -144,7 +144,7 @@ func SlowDown(size Size) Scenario {
 	s.Rate = 22.5
 	s.Workers = 120
 	s.Slow = 6
-	s.Fault, s.After = 30*time.Second, 10*time.Second
+	s.Fault, s.After = 30*time.Second, 2*time.Second
 	return s
 }
 
@@ -153,7 +153,7 @@ func SlowDown(size Size) Scenario {
 // that costs it a part of the work that it refuses.
 func CostlyShedding(size Size, cost float64) Scenario {
 	s := Overload(size)
-	s.Fault, s.After = 30*time.Second, 10*time.Second
+	s.Fault, s.After = 30*time.Second, 2*time.Second
 	s.ShedBehind, s.ShedCost = 100*time.Millisecond, cost
 	return s
 }
@@ -184,6 +184,6 @@ func TwoMethods(size Size, alone bool) Scenario {
 func Steady(p float64) Scenario {
 	s := ordinary(Size{})
 	s.Fail = []float64{p}
-	s.Fault, s.Settling = 30*time.Second, 10*time.Second
+	s.Fault, s.Settling = 30*time.Second, 2*time.Second
 	return s
 }

@@ -23,10 +23,12 @@ type app struct {
 	closed    bool // CloseSend returned
 	got       []string
 	final     error         // what RecvMsg ended with
-	header    metadata.MD   // what Header returned, if called before the end
+	header    metadata.MD   // what Header returned before the end
+	late      bool          // Header was called before the end and returned headers after it
 	sending   bool          // in SendMsg
 	inReceive bool          // in RecvMsg
-	inHeader  bool          // in Header
+	inHeader  int           // how many are in Header
+	inClose   bool          // in CloseSend
 	since     time.Duration // in one of them
 	finished  []error       // what OnFinish was called with
 	trailer   metadata.MD   // of Trailer, at the end
@@ -178,10 +180,15 @@ func (w *world) sendNext(cs grpc.ClientStream, size int) {
 }
 
 func (w *world) closeSend(cs grpc.ClientStream) {
+	w.mu.Lock()
+	w.app.inClose = true
+	w.mu.Unlock()
+
 	err := cs.CloseSend()
+
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.app.closed = true
+	w.app.inClose, w.app.closed = false, true
 	w.note("the application half-closes: %v", err)
 	if err != nil {
 		w.fail("CloseSend: %v", err)
@@ -220,7 +227,8 @@ func (w *world) receiveNext(cs grpc.ClientStream) bool {
 
 func (w *world) getHeader(cs grpc.ClientStream) {
 	w.mu.Lock()
-	w.app.inHeader, w.app.since = true, w.now()
+	w.app.inHeader++
+	w.app.since = w.now()
 	early := len(w.ended) == 0
 	w.mu.Unlock()
 
@@ -228,12 +236,16 @@ func (w *world) getHeader(cs grpc.ClientStream) {
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.app.inHeader = false
+	w.app.inHeader--
 	w.note("Header: %v, %v", md, err)
 	if err != nil {
 		w.fail("Header: %v", err)
 	}
-	if early && w.app.header == nil {
+	switch {
+	case !early || md == nil:
+	case len(w.ended) > 0:
+		w.app.late = true
+	case w.app.header == nil:
 		w.app.header = md
 	}
 }

@@ -94,7 +94,7 @@ func (w *world) mayBeCommitted(a *attempt) bool {
 		cost += len(m) + 200
 	}
 	pending := w.app.sendErr != nil && (a.header || len(a.sent) > 0)
-	return w.isCommitted(a) || cost > w.plan.limit || pending
+	return w.isCommitted(a) || w.app.late || cost > w.plan.limit || pending
 }
 
 // justified reports whether reason is why the call ended after attempt a, which

@@ -88,9 +88,11 @@ type act struct {
 	size int
 }
 
-var levels = []retrybudget.Idempotency{
-	retrybudget.Idempotent, retrybudget.IdempotencyUnknown, retrybudget.Idempotent,
-	retrybudget.IdempotencyUnknown, retrybudget.Idempotent, retrybudget.NonIdempotent,
+// mostly returns a generator of usual in three of four draws, and of one of the
+// others in the fourth.
+func mostly[T any](usual T, others ...T) *rapid.Generator[T] {
+	list := slices.Repeat([]T{usual}, 3*len(others))
+	return rapid.SampledFrom(append(list, others...))
 }
 
 // drawPlan draws one. The first values of a list are drawn most often, and
@@ -99,16 +101,19 @@ func drawPlan(t *rapid.T) plan {
 	p := plan{
 		clientStreams:  rapid.Bool().Draw(t, "client streams"),
 		serverStreams:  rapid.Bool().Draw(t, "server streams"),
-		forcedCodec:    rapid.IntRange(0, 3).Draw(t, "codec") == 3,
-		maxAttempts:    rapid.SampledFrom([]int{3, 3, 3, 2, 4, 5, 2, 1}).Draw(t, "max attempts"),
-		level:          rapid.SampledFrom(levels).Draw(t, "idempotency"),
+		forcedCodec:    mostly(false, true).Draw(t, "codec"),
+		maxAttempts:    mostly(3, 1, 2, 4, 5).Draw(t, "max attempts"),
+		level:          rapid.SampledFrom([]retrybudget.Idempotency{retrybudget.Idempotent, retrybudget.IdempotencyUnknown}).Draw(t, "idempotency"),
 		attemptTimeout: drawTimeout(t),
 		backoff:        rapid.SampledFrom([]time.Duration{0, unit/100 + 2*unit, 100 * time.Microsecond}).Draw(t, "backoff"),
-		tokens:         rapid.SampledFrom([]int{20, 20, 20, 20, 1, 0}).Draw(t, "tokens"),
-		limit:          rapid.SampledFrom([]int{256 << 10, 256 << 10, 256 << 10, 40_000, 1000, 0}).Draw(t, "limit"),
+		tokens:         mostly(20, 20, 1, 0).Draw(t, "tokens"),
+		limit:          mostly(256<<10, 40_000, 1000, 0).Draw(t, "limit"),
 		ofAll:          rapid.Bool().Draw(t, "limit of all"),
-		deadline:       rapid.SampledFrom([]time.Duration{100, 100, 100, 100, 10, 3, 0}).Draw(t, "deadline")*unit + unit*7/10,
-		drain:          rapid.IntRange(0, 4).Draw(t, "end") < 4,
+		deadline:       mostly(100*unit, 10*unit, 3*unit, 0).Draw(t, "deadline") + unit*7/10,
+		drain:          mostly(true, false).Draw(t, "drain"),
+	}
+	if rapid.IntRange(0, 9).Draw(t, "non-idempotent") == 9 {
+		p.level = retrybudget.NonIdempotent
 	}
 	if rapid.IntRange(0, 7).Draw(t, "cancel") == 7 {
 		p.cancel = time.Duration(rapid.IntRange(0, 8).Draw(t, "when"))*unit + unit/2
@@ -136,7 +141,7 @@ func drawThreads(t *rapid.T, clientStreams bool) [][]op {
 		once := []op{drawOp(t, []verb{doSend}), drawOp(t, []verb{doClose})}
 		return [][]op{append(once, drawOps(t, receiving)...)}
 	}
-	sending := []verb{doSend, doSend, doSend, doSend, doSend, doSend, doContext, doClose}
+	sending := []verb{doSend, doSend, doSend, doSend, doSend, doSend, doContext, doHeader, doClose}
 	threads := [][]op{nil}
 	if rapid.Bool().Draw(t, "two goroutines") {
 		threads = [][]op{drawOps(t, sending), drawOps(t, receiving)}
@@ -180,6 +185,7 @@ var (
 	endingDeeds  = []deed{actReceive, actSend, actWait, actSend, actReceiveAll, actHeader}
 	failing      = []codes.Code{
 		codes.Unavailable, codes.Unavailable, codes.Unavailable, codes.Unavailable, codes.Unavailable, codes.Unavailable,
+		codes.Unavailable, codes.Unavailable, codes.Unavailable,
 		codes.Aborted, codes.DeadlineExceeded, codes.ResourceExhausted, codes.NotFound, codes.OK,
 	}
 	ending = []codes.Code{codes.OK, codes.OK, codes.OK, codes.Unavailable, codes.NotFound, codes.Canceled}
@@ -205,7 +211,7 @@ func drawScript(t *rapid.T, last, serverStreams bool) script {
 	if s.code == codes.OK && !serverStreams && rapid.IntRange(0, 3).Draw(t, "answer") < 3 {
 		s.acts = append(s.acts, act{deed: actSend, n: 1})
 	}
-	s.pushback = rapid.SampledFrom([]string{"", "", "", "", "", "", "", "0", "30", "-1", "soon"}).Draw(t, "pushback")
+	s.pushback = mostly("", "", "", "0", "30", "-1", "soon").Draw(t, "pushback")
 	return s
 }
 

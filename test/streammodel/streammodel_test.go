@@ -3,21 +3,33 @@
 package streammodel_test
 
 import (
+	"flag"
 	"fmt"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"pgregory.net/rapid"
 )
 
+// TestMain makes a normal run 500 plans instead of rapid's 100.
+func TestMain(m *testing.M) {
+	if os.Getenv("RAPID_CHECKS") == "" {
+		if err := flag.Set("rapid.checks", "500"); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(m.Run())
+}
+
 // TestStream runs random plans: what the application does, what the server does
 // in each attempt, and the settings. Client and server are grpc-go's; time is
 // that of a testing/synctest bubble, one for each run.
 //
-// A normal run has 100 plans, a few seconds under the race detector. More:
+// A normal run has 500 plans, a few seconds under the race detector. More:
 //
 //	RAPID_CHECKS=20000 go test ./streammodel
-//	RAPID_CHECKS=10000000 go test -timeout=2m -v ./streammodel   # as many as fit
+//	go test -race -timeout=2m -v ./streammodel -rapid.checks=10000000   # as many as fit
 //
 // A failure is shrunk as far as it comes again: goroutines that run at the same
 // instant may do so in another order the next time. What happened in the last

@@ -20,7 +20,11 @@ func (w *world) watch(done <-chan struct{}) {
 			w.fail("%d bytes are kept for replay, the limit is %d", held, w.plan.limit)
 		}
 		w.look()
+		stop := len(w.wrong) > 0
 		w.mu.Unlock()
+		if stop {
+			return
+		}
 	}
 }
 
@@ -36,6 +40,9 @@ func (w *world) look() {
 		case late:
 			w.fail("attempt %d is still alive after its timeout", a.number)
 		}
+	}
+	if w.app.inClose {
+		w.fail("CloseSend does not return")
 	}
 	if len(w.attempts) == 0 {
 		return
@@ -54,7 +61,7 @@ func (w *world) look() {
 	if w.app.inReceive && w.plan.serverStreams && len(last.sent) > len(w.app.got) {
 		w.fail("the application does not receive message %d of %d", len(w.app.got)+1, len(last.sent))
 	}
-	if w.app.inHeader && (last.header || len(last.sent) > 0) {
+	if w.app.inHeader > 0 && (last.header || len(last.sent) > 0) {
 		w.fail("the application does not get the headers")
 	}
 }
@@ -62,7 +69,7 @@ func (w *world) look() {
 // lookAtWait sees to it that the application is only kept waiting without an
 // attempt for as long as the wait before a retry is.
 func (w *world) lookAtWait(last *attempt) {
-	if !w.app.sending && !w.app.inReceive && !w.app.inHeader {
+	if !w.app.sending && !w.app.inReceive && w.app.inHeader == 0 {
 		return
 	}
 	_, wait := w.guidance(last.script)

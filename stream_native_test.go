@@ -1,0 +1,236 @@
+package retrybudget_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/retrybudget/retrybudget"
+)
+
+// grpc-go's own retry is the model of a correct one. The same server and the
+// same application, once with its retryPolicy and once with a Retrier: what the
+// application and the server see must be the same. The one rule we leave is that
+// headers which the application did not read commit a call.
+
+const nativePolicy = `{"methodConfig":[{"name":[{}],"retryPolicy":{
+	"maxAttempts":3,"initialBackoff":"0.01s","maxBackoff":"0.01s","backoffMultiplier":1,
+	"retryableStatusCodes":["UNAVAILABLE"]}}]}`
+
+// eventLog is what happened, in words.
+type eventLog struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *eventLog) add(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, fmt.Sprintf(format, args...))
+}
+
+// outcome says in words what err means to an application.
+func outcome(err error) string {
+	switch {
+	case err == nil:
+		return "ok"
+	case err == io.EOF:
+		return "EOF"
+	default:
+		return status.Code(err).String()
+	}
+}
+
+var nativeHandlers = map[string]func(grpc.ServerStream) error{
+	"fails":                 failing(unavailable("x")),
+	"reads one and fails":   reading(1, failing(unavailable("x"))),
+	"reads three and fails": reading(3, failing(unavailable("x"))),
+	"reads all and fails": func(ss grpc.ServerStream) error {
+		_, _ = recvAll(ss)
+		return unavailable("x")
+	},
+	"one message and fails":   sending(unavailable("x"), "m1"),
+	"reads, answers, fails":   reading(1, sending(unavailable("x"), "m1")),
+	"answers":                 sending(nil, "m1"),
+	"answers twice":           sending(nil, "m1", "m2"),
+	"reads one and answers":   reading(1, sending(nil, "m1")),
+	"ends":                    failing(nil),
+	"reads one and ends":      reading(1, failing(nil)),
+	"NOT_FOUND":               failing(status.Error(codes.NotFound, "x")),
+	"reads one, NOT_FOUND":    reading(1, failing(status.Error(codes.NotFound, "x"))),
+	"pushback":                withTrailer(failing(unavailable("x")), "grpc-retry-pushback-ms", "20"),
+	"pushback after a read":   withTrailer(reading(1, failing(unavailable("x"))), "grpc-retry-pushback-ms", "0"),
+	"veto":                    withTrailer(failing(unavailable("x")), "grpc-retry-pushback-ms", "-1"),
+	"unreadable pushback":     withTrailer(failing(unavailable("x")), "grpc-retry-pushback-ms", "soon"),
+	"two pushbacks":           withTrailer(failing(unavailable("x")), "grpc-retry-pushback-ms", "1", "grpc-retry-pushback-ms", "2"),
+	"headers, then NOT_FOUND": withHeader(failing(status.Error(codes.NotFound, "x")), "h", "1"),
+	"headers, then an answer": withHeader(sending(nil, "m1"), "h", "1"),
+	"headers, reads, answers": withHeader(reading(2, sending(nil, "m1")), "h", "1"),
+	"headers, then fails":     withHeader(failing(unavailable("x")), "h", "1"),
+}
+
+// nativePrograms are applications. They let everything come to rest between
+// their steps, so that there is one right outcome.
+var nativePrograms = map[string]func(cs grpc.ClientStream, log *eventLog){
+	"send, close, receive": func(cs grpc.ClientStream, log *eventLog) {
+		for i := range 3 {
+			log.add("send %s", outcome(cs.SendMsg(wrapperspb.String(fmt.Sprint(i)))))
+			synctest.Wait()
+		}
+		log.add("close %s", outcome(cs.CloseSend()))
+		synctest.Wait()
+		receiveAll(cs, log)
+	},
+	"send, receive, close": func(cs grpc.ClientStream, log *eventLog) {
+		log.add("send %s", outcome(cs.SendMsg(wrapperspb.String("0"))))
+		synctest.Wait()
+		text, err := recvOne(cs)
+		log.add("receive %q %s", text, outcome(err))
+		synctest.Wait()
+		log.add("send %s", outcome(cs.SendMsg(wrapperspb.String("1"))))
+		synctest.Wait()
+		log.add("close %s", outcome(cs.CloseSend()))
+		receiveAll(cs, log)
+	},
+	"receive only": func(cs grpc.ClientStream, log *eventLog) {
+		log.add("close %s", outcome(cs.CloseSend()))
+		synctest.Wait()
+		receiveAll(cs, log)
+	},
+	"headers first": func(cs grpc.ClientStream, log *eventLog) {
+		log.add("send %s", outcome(cs.SendMsg(wrapperspb.String("0"))))
+		synctest.Wait()
+		log.add("send %s", outcome(cs.SendMsg(wrapperspb.String("1"))))
+		log.add("close %s", outcome(cs.CloseSend()))
+		synctest.Wait()
+		md, err := cs.Header()
+		log.add("headers %v %s", md.Get("h"), outcome(err))
+		receiveAll(cs, log)
+	},
+	"overflow": func(cs grpc.ClientStream, log *eventLog) {
+		log.add("send %s", outcome(cs.SendMsg(wrapperspb.String("0 "+strings.Repeat("x", 300<<10)))))
+		synctest.Wait()
+		log.add("close %s", outcome(cs.CloseSend()))
+		synctest.Wait()
+		receiveAll(cs, log)
+	},
+}
+
+func receiveAll(cs grpc.ClientStream, log *eventLog) {
+	for range 5 {
+		text, err := recvOne(cs)
+		log.add("receive %q %s", text, outcome(err))
+		if err != nil {
+			return
+		}
+		synctest.Wait()
+	}
+}
+
+// runNative plays the program and returns what the application and the server
+// saw.
+func runNative(t *testing.T, handlers []string, desc *grpc.StreamDesc, program string, native bool) (app, server []string) {
+	var seen, log eventLog
+	attempt := 0
+	var wrapped []func(grpc.ServerStream) error
+	for _, name := range handlers {
+		wrapped = append(wrapped, func(ss grpc.ServerStream) error {
+			attempt++
+			n := attempt
+			watched := &watchedStream{ServerStream: ss, n: n, log: &seen}
+			return nativeHandlers[name](watched)
+		})
+	}
+	s := streamServer(t, wrapped...)
+	options := []grpc.DialOption{grpc.WithDefaultServiceConfig(nativePolicy)}
+	if !native {
+		r := newRetrier(t, retrybudget.WithPolicy(retrybudget.Policy{
+			RetryableCodes: []codes.Code{codes.Unavailable}, Backoff: retrybudget.ConstantBackoff(10 * ms),
+		}))
+		defer func() { assert.Zero(t, r.ReplayBytes()) }()
+		options = append(options, r.DialOptions()...)
+	}
+	cs := open(t.Context(), t, s.Dial(t, options...), desc)
+	synctest.Wait()
+	nativePrograms[program](cs, &log)
+	synctest.Wait()
+	log.add("attempts %d", s.AttemptsOf(streamMethod))
+	return log.lines, seen.lines
+}
+
+// watchedStream notes what a server receives.
+type watchedStream struct {
+	grpc.ServerStream
+	n   int
+	log *eventLog
+}
+
+func (w *watchedStream) RecvMsg(m any) error {
+	err := w.ServerStream.RecvMsg(m)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err // the client gave up; when is not compared
+	}
+	text := m.(*wrapperspb.StringValue).GetValue() //nolint:errcheck,forcetypeassert // all that is received here
+	first, _, _ := strings.Cut(text, " ")
+	w.log.add("attempt %d receives %q %s", w.n, first, outcome(err))
+	return err
+}
+
+func TestStreamNative_sameOutcomes(t *testing.T) {
+	t.Parallel()
+	for first := range nativeHandlers {
+		for _, second := range []string{"fails", "reads one and answers", "reads all and fails", "ends"} {
+			if first == "headers, then fails" {
+				continue // compared below
+			}
+			t.Run(first+" - "+second, func(t *testing.T) {
+				t.Parallel()
+				for program := range nativePrograms {
+					for kind, desc := range streamKinds {
+						if kind == "server" && (program != "send, close, receive" && program != "receive only") {
+							continue // it can send once
+						}
+						if kind == "client" && strings.Contains(first, "fails") && strings.Contains(first, "m") && first != "reads all and fails" {
+							continue // an answer followed by a failure is one failure to an interceptor
+						}
+						name := program + ", " + kind
+						handlers := []string{first, second}
+						var want, got, wantSeen, gotSeen []string
+						synctest.Test(t, func(t *testing.T) { want, wantSeen = runNative(t, handlers, desc, program, true) })
+						synctest.Test(t, func(t *testing.T) { got, gotSeen = runNative(t, handlers, desc, program, false) })
+						assert.Equal(t, want, got, "the application, %s", name)
+						assert.Equal(t, wantSeen, gotSeen, "the server, %s", name)
+					}
+				}
+			})
+		}
+	}
+}
+
+// The difference: with headers that nobody reads before the failure grpc-go's
+// own retry stops, which any request-id middleware on the server makes happen.
+func TestStreamNative_headersNobodyRead(t *testing.T) {
+	t.Parallel()
+	for native, want := range map[bool][]string{
+		true:  {"send ok", `receive "" Unavailable`, "attempts 1"},
+		false: {"send ok", `receive "m1" ok`, "attempts 2"},
+	} {
+		t.Run(fmt.Sprint("native ", native), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				app, _ := runNative(t, []string{"headers, then fails", "reads one and answers"}, bidiStream, "send, receive, close", native)
+				assert.Equal(t, want, []string{app[0], app[1], app[len(app)-1]})
+			})
+		})
+	}
+}
