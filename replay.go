@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
+	protobuf "google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
@@ -107,16 +108,20 @@ func (c codec) keep(m any) (sentMessage, bool) {
 	} else {
 		return kept, false
 	}
-	if c.CodecV2 == nil {
+	var err error
+	switch p, ok := m.(protoreflect.ProtoMessage); {
+	case c.CodecV2 == nil:
 		return kept, false
+	case ok && c.standard: // what the codec does, without its pooled buffers
+		kept.bytes, err = protobuf.Marshal(p)
+	default:
+		var data mem.BufferSlice
+		if data, err = c.Marshal(m); err == nil {
+			kept.bytes = data.Materialize()
+			data.Free()
+		}
 	}
-	data, err := c.Marshal(m)
-	if err != nil {
-		return kept, false
-	}
-	kept.bytes = data.Materialize()
-	data.Free()
-	return kept, true
+	return kept, err == nil
 }
 
 // decode returns a new message with the kept one's content.

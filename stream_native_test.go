@@ -23,7 +23,7 @@ import (
 // application and the server see must be the same. The one rule we leave is that
 // headers which the application did not read commit a call.
 
-const nativePolicy = `{"methodConfig":[{"name":[{}],"retryPolicy":{
+const retryOfGRPC = `{"methodConfig":[{"name":[{}],"retryPolicy":{
 	"maxAttempts":3,"initialBackoff":"0.01s","maxBackoff":"0.01s","backoffMultiplier":1,
 	"retryableStatusCodes":["UNAVAILABLE"]}}]}`
 
@@ -39,8 +39,8 @@ func (l *eventLog) add(format string, args ...any) {
 	l.lines = append(l.lines, fmt.Sprintf(format, args...))
 }
 
-// outcome says in words what err means to an application.
-func outcome(err error) string {
+// inWords says in words what err means to an application.
+func inWords(err error) string {
 	switch {
 	case err == nil:
 		return "ok"
@@ -84,43 +84,43 @@ var nativeHandlers = map[string]func(grpc.ServerStream) error{
 var nativePrograms = map[string]func(cs grpc.ClientStream, log *eventLog){
 	"send, close, receive": func(cs grpc.ClientStream, log *eventLog) {
 		for i := range 3 {
-			log.add("send %s", outcome(cs.SendMsg(wrapperspb.String(fmt.Sprint(i)))))
+			log.add("send %s", inWords(cs.SendMsg(wrapperspb.String(fmt.Sprint(i)))))
 			synctest.Wait()
 		}
-		log.add("close %s", outcome(cs.CloseSend()))
+		log.add("close %s", inWords(cs.CloseSend()))
 		synctest.Wait()
 		receiveAll(cs, log)
 	},
 	"send, receive, close": func(cs grpc.ClientStream, log *eventLog) {
-		log.add("send %s", outcome(cs.SendMsg(wrapperspb.String("0"))))
+		log.add("send %s", inWords(cs.SendMsg(wrapperspb.String("0"))))
 		synctest.Wait()
 		text, err := recvOne(cs)
-		log.add("receive %q %s", text, outcome(err))
+		log.add("receive %q %s", text, inWords(err))
 		synctest.Wait()
-		log.add("send %s", outcome(cs.SendMsg(wrapperspb.String("1"))))
+		log.add("send %s", inWords(cs.SendMsg(wrapperspb.String("1"))))
 		synctest.Wait()
-		log.add("close %s", outcome(cs.CloseSend()))
+		log.add("close %s", inWords(cs.CloseSend()))
 		receiveAll(cs, log)
 	},
 	"receive only": func(cs grpc.ClientStream, log *eventLog) {
-		log.add("close %s", outcome(cs.CloseSend()))
+		log.add("close %s", inWords(cs.CloseSend()))
 		synctest.Wait()
 		receiveAll(cs, log)
 	},
 	"headers first": func(cs grpc.ClientStream, log *eventLog) {
-		log.add("send %s", outcome(cs.SendMsg(wrapperspb.String("0"))))
+		log.add("send %s", inWords(cs.SendMsg(wrapperspb.String("0"))))
 		synctest.Wait()
-		log.add("send %s", outcome(cs.SendMsg(wrapperspb.String("1"))))
-		log.add("close %s", outcome(cs.CloseSend()))
+		log.add("send %s", inWords(cs.SendMsg(wrapperspb.String("1"))))
+		log.add("close %s", inWords(cs.CloseSend()))
 		synctest.Wait()
 		md, err := cs.Header()
-		log.add("headers %v %s", md.Get("h"), outcome(err))
+		log.add("headers %v %s", md.Get("h"), inWords(err))
 		receiveAll(cs, log)
 	},
 	"overflow": func(cs grpc.ClientStream, log *eventLog) {
-		log.add("send %s", outcome(cs.SendMsg(wrapperspb.String("0 "+strings.Repeat("x", 300<<10)))))
+		log.add("send %s", inWords(cs.SendMsg(wrapperspb.String("0 "+strings.Repeat("x", 300<<10)))))
 		synctest.Wait()
-		log.add("close %s", outcome(cs.CloseSend()))
+		log.add("close %s", inWords(cs.CloseSend()))
 		synctest.Wait()
 		receiveAll(cs, log)
 	},
@@ -129,7 +129,7 @@ var nativePrograms = map[string]func(cs grpc.ClientStream, log *eventLog){
 func receiveAll(cs grpc.ClientStream, log *eventLog) {
 	for range 5 {
 		text, err := recvOne(cs)
-		log.add("receive %q %s", text, outcome(err))
+		log.add("receive %q %s", text, inWords(err))
 		if err != nil {
 			return
 		}
@@ -152,7 +152,7 @@ func runNative(t *testing.T, handlers []string, desc *grpc.StreamDesc, program s
 		})
 	}
 	s := streamServer(t, wrapped...)
-	options := []grpc.DialOption{grpc.WithDefaultServiceConfig(nativePolicy)}
+	options := []grpc.DialOption{grpc.WithDefaultServiceConfig(retryOfGRPC)}
 	if !native {
 		r := newRetrier(t, retrybudget.WithPolicy(retrybudget.Policy{
 			RetryableCodes: []codes.Code{codes.Unavailable}, Backoff: retrybudget.ConstantBackoff(10 * ms),
@@ -182,7 +182,7 @@ func (w *watchedStream) RecvMsg(m any) error {
 	}
 	text := m.(*wrapperspb.StringValue).GetValue() //nolint:errcheck,forcetypeassert // all that is received here
 	first, _, _ := strings.Cut(text, " ")
-	w.log.add("attempt %d receives %q %s", w.n, first, outcome(err))
+	w.log.add("attempt %d receives %q %s", w.n, first, inWords(err))
 	return err
 }
 
