@@ -72,6 +72,10 @@ fmt: ## Format the Go code and the protos.
 	@$(GOFUMPT) -w .
 	@$(BUF) format --write
 
+.PHONY: table
+table: ## Print the table of docs/budgets.md: what each budget does in simulated outages.
+	@go test -count=1 -timeout=20m -run TestTable ./internal/overload -seeds 5 -v
+
 .PHONY: bench
 bench: ## Run the benchmarks of the bench module.
 	@go -C bench run .

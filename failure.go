@@ -34,7 +34,7 @@ func (t *retries) examine(end attemptEnd) failure {
 	switch {
 	case timeout:
 		err = &attemptTimeoutError{attempt: t.attempt, after: end.timeout}
-		st = statusOf(err)
+		st = status.New(codes.DeadlineExceeded, "") // its text is made when somebody asks
 	case end.timeout > 0 && f.caller == ReasonDeadline && st.Code() == codes.Canceled:
 		// Both ended at this moment; the code is that of how ours was enforced.
 		st = status.FromContextError(context.DeadlineExceeded)

@@ -13,8 +13,8 @@ import (
 // budget serves all names that find no room in the key table ([WithMaxKeys]).
 //
 // The factories of this package are [PerMethod] (the default, of the zero
-// [TokenBucketConfig]), [PerService], [PerTarget], [Shared], [Both] and
-// [Unlimited].
+// [TokenBucketConfig]), [PerService], [PerTarget], [Shared], [Both], [Adaptive]
+// and [Unlimited].
 type BudgetFactory func(target, method string) (Budget, error)
 
 // PerMethod gives every method of every target a budget of its own, so that one

@@ -77,6 +77,7 @@ func parse(file string, data []byte) (*retrybudgetv1.Config, error) {
 	r := &reader{file: file, lines: map[string]int{}}
 	cfg := &retrybudgetv1.Config{}
 	if root := r.document(data); root != nil {
+		r.lines[""] = root.Line
 		r.message("", root, cfg.ProtoReflect())
 		if len(r.errs) == 0 {
 			r.check(retrybudget.CheckConfig(cfg))

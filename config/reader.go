@@ -11,18 +11,18 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// mostNodes bounds what aliases can blow a file up to.
-const mostNodes = 100_000
+// mostGrowth bounds how many times larger aliases can make a file.
+const mostGrowth = 10
 
 // reader fills a message from a tree of YAML nodes and collects what is wrong.
 type reader struct {
 	file  string
 	lines map[string]int // of each path
 	nodes int            // visited
+	most  int            // that may be
 	errs  []*Error
 }
 
@@ -43,6 +43,7 @@ func (r *reader) lineOf(path string) int {
 
 // document returns the only document of a text.
 func (r *reader) document(data []byte) *yaml.Node {
+	r.most = mostGrowth * len(data)
 	if json.Valid(data) {
 		// YAML has no tabs between values; JSON has none inside strings.
 		data = bytes.ReplaceAll(data, []byte("\t"), []byte(" "))
@@ -86,9 +87,9 @@ func (r *reader) syntax(err error) (line int, text string) {
 // follow returns the node that an alias stands for.
 func (r *reader) follow(path string, n *yaml.Node) *yaml.Node {
 	r.nodes++
-	if r.nodes > mostNodes {
-		if r.nodes == mostNodes+1 {
-			r.fail(path, n.Line, "is too much: aliases make more than %d values", mostNodes)
+	if r.nodes > r.most {
+		if r.nodes == r.most+1 {
+			r.fail(path, n.Line, "is too much: aliases repeat it %d times and more", mostGrowth)
 		}
 		return nil
 	}
@@ -100,7 +101,6 @@ func (r *reader) follow(path string, n *yaml.Node) *yaml.Node {
 
 // message reads a mapping into m.
 func (r *reader) message(path string, n *yaml.Node, m protoreflect.Message) {
-	r.lines[path] = n.Line
 	line := n.Line
 	n = r.follow(path, n)
 	if n == nil {
@@ -186,20 +186,13 @@ func (r *reader) value(path string, line int, n *yaml.Node, f protoreflect.Field
 
 // element reads one value of a field, which may have many.
 func (r *reader) element(path string, n *yaml.Node, f protoreflect.FieldDescriptor, m protoreflect.Message) {
-	if !isMessage(f) {
+	switch {
+	case !isMessage(f):
 		r.scalar(path, n, f, m)
-		return
-	}
-	line := r.lines[path]
-	var inner protoreflect.Message
-	if f.IsList() {
-		inner = m.Mutable(f).List().AppendMutable().Message()
-	} else {
-		inner = m.Mutable(f).Message()
-	}
-	r.message(path, n, inner)
-	if line > 0 {
-		r.lines[path] = line
+	case f.IsList():
+		r.message(path, n, m.Mutable(f).List().AppendMutable().Message())
+	default:
+		r.message(path, n, m.Mutable(f).Message())
 	}
 }
 
@@ -237,13 +230,14 @@ func describe(n *yaml.Node) string {
 	case yaml.SequenceNode:
 		return "a list"
 	case yaml.ScalarNode:
-		if n.ShortTag() == "!!null" {
+		switch n.ShortTag() {
+		case "!!null":
 			return "empty"
+		case "!!str":
+			return strconv.Quote(n.Value)
 		}
-		return strconv.Quote(n.Value)
+		return n.Value
 	default:
-		return "an alias"
+		return "something else"
 	}
 }
-
-var _ proto.Message // see scalar.go

@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 // scalar reads a value that is not a mapping into a field of m. protojson reads
@@ -21,8 +23,7 @@ func (r *reader) scalar(path string, n *yaml.Node, f protoreflect.FieldDescripto
 	if n == nil {
 		return
 	}
-	value, ok := jsonOf(n, f)
-	if ok {
+	if value, ok := jsonOf(n, f); ok {
 		if f.IsList() {
 			value = "[" + value + "]"
 		}
@@ -35,6 +36,10 @@ func (r *reader) scalar(path string, n *yaml.Node, f protoreflect.FieldDescripto
 	r.fail(path, line, "%s is not %s", describe(n), wanted(n, f))
 }
 
+// number is a number as JSON has it, or with the sign or digit left out that YAML
+// does not ask for. YAML's octal and hexadecimal ones are left to programmers.
+var number = regexp.MustCompile(`^[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?$`)
+
 // jsonOf returns a node as JSON of the kind that the field asks for, false if it
 // is of another.
 func jsonOf(n *yaml.Node, f protoreflect.FieldDescriptor) (string, bool) {
@@ -43,21 +48,84 @@ func jsonOf(n *yaml.Node, f protoreflect.FieldDescriptor) (string, bool) {
 	}
 	tag := n.ShortTag()
 	switch {
+	case f.Kind() == protoreflect.EnumKind && tag == "!!str":
+		return enumValue(n.Value, f.Enum())
 	case f.Kind() == protoreflect.EnumKind:
-		return enumJSON(n, f.Enum())
+		return n.Value, tag == "!!int"
 	case f.Kind() == protoreflect.StringKind || isDuration(f):
-		return encode(n.Value), tag == "!!str" || tag == "!!timestamp"
+		return quote(n.Value), tag == "!!str" || tag == "!!timestamp"
 	case f.Kind() == protoreflect.BoolKind:
-		var b bool
-		return strconv.FormatBool(b), false
+		return strings.ToLower(n.Value), tag == "!!bool"
 	}
-	return numberJSON(n, f)
+	if (tag != "!!int" && tag != "!!float") || !number.MatchString(n.Value) {
+		return "", false
+	}
+	v, err := strconv.ParseFloat(n.Value, 64)
+	return quote(v), err == nil
 }
 
-func encode(v any) string {
-	text, _ := json.Marshal(v)
+// quote returns a text or a number as JSON.
+func quote(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil { // no text and no finite number
+		return "null"
+	}
 	return string(text)
 }
 
-var _ = strings.ToUpper
-var _ = time.ParseDuration
+// enumValue returns the number of an enum value, whose name may be in any case
+// and without the prefix that it has in the proto.
+func enumValue(name string, enum protoreflect.EnumDescriptor) (string, bool) {
+	for i := range enum.Values().Len() {
+		v := enum.Values().Get(i)
+		full := string(v.Name())
+		if strings.EqualFold(name, full) || strings.EqualFold(name, short(v)) {
+			return strconv.Itoa(int(v.Number())), true
+		}
+	}
+	return "", false
+}
+
+// short returns the name of an enum value without its prefix, which is the name
+// of the enum.
+func short(v protoreflect.EnumValueDescriptor) string {
+	unspecified := v.Parent().(protoreflect.EnumDescriptor).Values().ByNumber(0)
+	prefix := strings.TrimSuffix(string(unspecified.Name()), "UNSPECIFIED")
+	return strings.TrimPrefix(string(v.Name()), prefix)
+}
+
+// wanted says what a field asks for, and how to write what was probably meant.
+func wanted(n *yaml.Node, f protoreflect.FieldDescriptor) string {
+	switch {
+	case isDuration(f):
+		if d, err := time.ParseDuration(n.Value); err == nil {
+			return fmt.Sprintf("a duration in seconds: write %q", seconds(d))
+		}
+		return `a duration in seconds, such as "0.1s"`
+	case f.Kind() == protoreflect.EnumKind:
+		var names []string
+		for i := range f.Enum().Values().Len() {
+			if v := f.Enum().Values().Get(i); v.Number() != 0 {
+				names = append(names, short(v))
+			}
+		}
+		return "one of " + strings.Join(names, ", ")
+	case f.Kind() == protoreflect.StringKind:
+		return "a text: put it in quotes"
+	case f.Kind() == protoreflect.BoolKind:
+		return "true or false"
+	case f.Kind() == protoreflect.DoubleKind:
+		return "a number"
+	default:
+		return "a whole number from 0 to 4294967295"
+	}
+}
+
+// seconds returns d as protobuf's JSON mapping has it.
+func seconds(d time.Duration) string {
+	text, err := protojson.Marshal(durationpb.New(d))
+	if err != nil {
+		return d.String()
+	}
+	return strings.Trim(string(text), `"`)
+}
