@@ -2,6 +2,7 @@ package retrybudget
 
 import (
 	"math"
+	"sync"
 	"testing"
 	"time"
 	"unsafe"
@@ -30,6 +31,26 @@ func TestAdaptiveBudget_aClockThatGoesBackChangesNothing(t *testing.T) {
 	}
 	b.settle(2*hour + int64(b.leak))
 	assert.Equal(t, b.reserve+(before-b.reserve)/2, held(), "half after the leak's time, counted from the latest settlement")
+}
+
+// White-box: of many goroutines that settle the same interval one takes away what
+// leaked in it.
+func TestAdaptiveBudget_anIntervalLeaksOnce(t *testing.T) {
+	t.Parallel()
+	b, err := NewAdaptiveBudget(AdaptiveConfig{})
+	require.NoError(t, err)
+	now := int64(0)
+	for range 1000 {
+		b.succ.Add(10 * 128)
+		over := b.held(b.spent.Load()) - b.reserve
+		now += int64(b.leak)
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() { b.settle(now) })
+		}
+		all.Wait()
+		require.Equal(t, b.reserve+over/2, b.held(b.spent.Load()))
+	}
 }
 
 // White-box: a counter that wraps around, after more successes than any process

@@ -150,16 +150,17 @@ var jitters = map[retrybudget.Jitter]func(d float64, b retrybudget.ExponentialBa
 
 func TestExponentialBackoff_jitterStaysInItsBounds(t *testing.T) {
 	t.Parallel()
-	for jitter, bounds := range jitters {
-		for _, initial := range initials {
-			for _, multiplier := range multipliers {
-				for _, most := range maxima {
-					if most < initial {
-						continue
-					}
-					b := retrybudget.ExponentialBackoff{Initial: initial, Multiplier: multiplier, Max: most, Jitter: jitter}
-					for _, n := range retryNumbers() {
-						low, high := bounds(exponential(initial, multiplier, most, n), b)
+	for _, initial := range initials {
+		for _, multiplier := range multipliers {
+			for _, most := range maxima {
+				if most < initial {
+					continue
+				}
+				for _, n := range retryNumbers() {
+					grown := exponential(initial, multiplier, most, n)
+					for jitter, bounds := range jitters {
+						b := retrybudget.ExponentialBackoff{Initial: initial, Multiplier: multiplier, Max: most, Jitter: jitter}
+						low, high := bounds(grown, b)
 						d := b.Wait(nth(n))
 						if d < 0 || float64(d) < low*(1-1e-5)-2 || float64(d) > high*(1+1e-5)+2 {
 							t.Fatalf("%+v: retry %d waits %v, not in [%v, %v]", b, n, d, time.Duration(low), time.Duration(high))

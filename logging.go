@@ -15,7 +15,14 @@ import (
 //
 // A line carries method, target, attempt, code, reason and wait: never error
 // texts, messages, metadata or payloads.
-func NewLoggingObserver(logger logging.Logger) Observer { return loggingObserver{logger: logger} }
+//
+// Without a logger it ignores every event.
+func NewLoggingObserver(logger logging.Logger) Observer {
+	if logger == nil {
+		return NopObserver{}
+	}
+	return loggingObserver{logger: logger}
+}
 
 type loggingObserver struct {
 	NopObserver

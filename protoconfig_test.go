@@ -171,7 +171,7 @@ func TestWithConfig_nilAndTwice(t *testing.T) {
 func TestWithConfig_attemptHeaderOfCodeAsIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	for config, at := range map[string]string{
-		`default_policy { idempotency_key: "x-one" }`:                      "default_policy.idempotency_key",
+		`default_policy { idempotency_key: "x-one" }`:                     "default_policy.idempotency_key",
 		`methods { names: "/a.B/C" policy { idempotency_key: "x-one" } }`: "methods[0].policy.idempotency_key",
 	} {
 		_, err := retrybudget.New(withConfig(t, config), retrybudget.WithAttemptHeader("X-One"))
@@ -184,7 +184,7 @@ func TestWithConfig_namesThatNoMethodHas(t *testing.T) {
 	t.Parallel()
 	for name, known := range map[string]bool{
 		getStock: true,
-		"/retrybudget.quickstart.v1.InventoryService/": true,
+		"/retrybudget.quickstart.v1.InventoryService/":        true,
 		"/retrybudget.quickstart.v1.InventoryService/GetStok": false,
 		"/retrybudget.quickstart.v1.InventoryServise/":        false,
 		"/retrybudget.quickstart.v1.GetStockRequest/":         false, // a message

@@ -25,7 +25,8 @@ func PerMethod(cfg BudgetConfig) BudgetFactory {
 
 // PerService gives every service of every target one budget, shared by the
 // service's methods. The budgets belong to the factory: passed to several
-// Retriers, it is one allowance for all of them.
+// Retriers, it is one allowance for all of them. It keeps 1,024 of them; see
+// [WithMaxKeys] for what happens to more.
 func PerService(cfg BudgetConfig) BudgetFactory {
 	shared := newTable(defaultMaxKeys, holdsNoLess)
 	return func(target, method string) (Budget, error) {

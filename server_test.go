@@ -128,6 +128,38 @@ func TestServer_installedTwice(t *testing.T) {
 	}
 }
 
+// Of two that differ the outer one counts, which sees all that happens inside.
+func TestServer_installedTwiceWithOtherOptions(t *testing.T) {
+	t.Parallel()
+	shedding := retrybudget.WithRetryShedding(func(context.Context) bool { return true })
+	for _, tt := range []struct {
+		name         string
+		outer, inner []retrybudget.ServerOption
+		want         metadata.MD
+	}{
+		{"pushback outside", []retrybudget.ServerOption{retrybudget.WithPushbackHint()}, nil, metadata.Pairs(pushbackTrailer, "-1")},
+		{"pushback inside", nil, []retrybudget.ServerOption{retrybudget.WithPushbackHint()}, metadata.Pairs(exhaustedTrailer, "1")},
+		{"shedding inside", nil, []retrybudget.ServerOption{shedding}, metadata.Pairs(exhaustedTrailer, "1")},
+	} {
+		for _, kind := range handlerKinds {
+			t.Run(tt.name+"/"+kind.name, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					down := refusing(t)
+					s := serve(t, func(ctx context.Context) error { return rpctest.Call(ctx, down) }, append(guarded(tt.outer...), guarded(tt.inner...)...)...)
+					var trailer metadata.MD
+
+					err := kind.call(metadata.AppendToOutgoingContext(t.Context(), attemptHeader, "1"), s.dial(t), grpc.Trailer(&trailer))
+
+					require.Equal(t, codes.Unavailable, status.Code(err))
+					assert.Equal(t, 1, s.runs())
+					assert.Equal(t, tt.want, said(trailer))
+				})
+			})
+		}
+	}
+}
+
 // recovery turns a panic into an answer, as interceptors for that do.
 func recovery(code codes.Code) []grpc.ServerOption {
 	recovered := func(err *error) {

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/retrybudget/retrybudget"
+	"github.com/retrybudget/retrybudget/internal/rpctest"
 )
 
 // door is a server that sheds retries, with requests that knock.
@@ -265,6 +266,25 @@ func TestRetryShedding_concurrentArrivals(t *testing.T) {
 		assert.Zero(t, counts[0].Load())
 		assert.Equal(t, int64(200), counts[1].Load(), "200 of 2000 are a tenth")
 		assert.Equal(t, int64(200), counts[2].Load())
+	})
+}
+
+// The interceptors of one server that have the same option count together.
+func TestRetryShedding_unaryAndStreamCountTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		full := retrybudget.WithRetryShedding(func(context.Context) bool { return true })
+		cc := serve(t, func(context.Context) error { return nil }, guarded(full)...).dial(t)
+		for range 9 {
+			require.NoError(t, rpctest.Call(t.Context(), cc))
+		}
+		retry := metadata.AppendToOutgoingContext(t.Context(), attemptHeader, "1")
+		for _, want := range [][]string{nil, {"-1"}} { // 1 of 10, 2 of 11
+			var trailer metadata.MD
+			err := callStream(retry, cc, grpc.Trailer(&trailer))
+			assert.Equal(t, codes.Unavailable, status.Code(err))
+			assert.Equal(t, want, trailer.Get(pushbackTrailer))
+		}
 	})
 }
 
