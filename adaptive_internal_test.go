@@ -2,7 +2,8 @@ package retrybudget
 
 import (
 	"math"
-	"sync"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
@@ -39,17 +40,28 @@ func TestAdaptiveBudget_anIntervalLeaksOnce(t *testing.T) {
 	t.Parallel()
 	b, err := NewAdaptiveBudget(AdaptiveConfig{})
 	require.NoError(t, err)
-	now := int64(0)
-	for range 1000 {
-		b.succ.Add(10 * 128)
+	const goroutines, rounds = 3, 20_000
+	var round, arrived atomic.Int64
+	defer round.Store(rounds)
+	for range goroutines {
+		go func() {
+			for r := int64(1); r <= rounds; r++ {
+				for round.Load() < r {
+					runtime.Gosched() // all start at the same moment
+				}
+				b.settle(r * int64(b.leak))
+				arrived.Add(1)
+			}
+		}()
+	}
+	for r := int64(1); r <= rounds; r++ {
+		b.succ.Add(1000)
 		over := b.held(b.spent.Load()) - b.reserve
-		now += int64(b.leak)
-		var all sync.WaitGroup
-		for range 8 {
-			all.Go(func() { b.settle(now) })
+		round.Store(r)
+		for arrived.Load() < r*goroutines {
+			runtime.Gosched()
 		}
-		all.Wait()
-		require.Equal(t, b.reserve+over/2, b.held(b.spent.Load()))
+		require.Equal(t, b.reserve+over/2, b.held(b.spent.Load()), "round %d", r)
 	}
 }
 

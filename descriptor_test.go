@@ -2,6 +2,7 @@ package retrybudget_test
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,10 +24,15 @@ import (
 	retrybudgetv1 "github.com/retrybudget/retrybudget/proto/retrybudget/v1"
 )
 
+// registered numbers the files of registerMethod: they stay when a test is over,
+// and it may run again.
+var registered atomic.Int64
+
 // registerMethod gives the program the descriptor of a method with the options,
-// and returns its full name. Registered descriptors cannot be taken back.
+// and returns its full name.
 func registerMethod(t *testing.T, name string, options *descriptorpb.MethodOptions) string {
 	t.Helper()
+	name = fmt.Sprintf("%s_%d", name, registered.Add(1))
 	empty := proto.String(".google.protobuf.Empty")
 	file, err := protodesc.NewFile(&descriptorpb.FileDescriptorProto{
 		Name: proto.String("descriptor_test/" + name + ".proto"), Package: proto.String("descriptortest." + name), Syntax: proto.String("proto3"),

@@ -36,6 +36,12 @@
 //     and marks its own refusals with [Final], so that they are not retried.
 //   - A selector around the interceptor decides which methods it serves at all.
 //
+// # Where policies are kept
+//
+// In options of [New], in a file or message ([WithConfig]), in the method's .proto
+// file (the option (retrybudget.v1.retry)), and in the service config that the
+// resolver delivered ([WithResolverPolicies]). [WithConfig] says which comes first.
+//
 // # What is and is not retried
 //
 // Codes, idempotency and guidance decide, in that order of strength; see

@@ -18,13 +18,43 @@ import (
 	"github.com/retrybudget/retrybudget"
 )
 
-func TestReadme_snippetIsExampleNew(t *testing.T) {
+// The blocks of Go code are taken from examples, which are compiled; those that
+// configure something also make a call that fails.
+func TestReadme_snippetsAreFromExamples(t *testing.T) {
 	t.Parallel()
-	_, after, _ := strings.Cut(readText(t, "README.md"), "\n```go\n")
-	snippet, _, found := strings.Cut(after, "```")
+	examples := []struct{ file, name string }{
+		{"example_test.go", "ExampleNew"},
+		{"example_config_test.go", "ExampleWithMethodPolicy"},
+		{"config/example_test.go", "ExampleLoad"},
+		{"example_config_test.go", "ExampleWithResolverPolicies"},
+	}
+	snippets := blocksOf(t, "README.md", "go")
+	require.Len(t, snippets, len(examples))
+	for i, e := range examples {
+		assert.Contains(t, bodyOf(t, e.file, e.name), snippets[i], "%s in %s", e.name, e.file)
+	}
+	assert.Equal(t, bodyOf(t, "example_test.go", "ExampleNew"), snippets[0], "all of it")
+}
 
-	require.True(t, found, "README.md has no block of Go code")
-	assert.Equal(t, bodyOf(t, "example_test.go", "ExampleNew"), snippet)
+// The .proto example is that of the quickstart, which the tests of the method
+// option call.
+func TestReadme_protoIsFromTheQuickstart(t *testing.T) {
+	t.Parallel()
+	text := readText(t, "proto/retrybudget/quickstart/v1/quickstart.proto")
+	blocks := blocksOf(t, "README.md", "proto")
+	require.Len(t, blocks, 1)
+	assert.Contains(t, strings.ReplaceAll(text, "\n  ", "\n"), blocks[0])
+}
+
+// blocksOf returns the blocks of code in a language.
+func blocksOf(t *testing.T, doc, language string) (blocks []string) {
+	t.Helper()
+	for _, part := range strings.Split(readText(t, doc), "\n```" + language + "\n")[1:] {
+		block, _, found := strings.Cut(part, "```")
+		require.True(t, found)
+		blocks = append(blocks, block)
+	}
+	return blocks
 }
 
 func TestReadme_listsTheReasonsInOrder(t *testing.T) {

@@ -21,24 +21,21 @@ import (
 // retries to give. Its answer says so, and the caller pays four tokens in place of
 // one for each retry.
 func ExampleUnaryServerInterceptor() {
-	supplier, hangUp := dialInventory(nobody())
-	defer hangUp()
+	r, err := retrybudget.New(retrybudget.WithBudget(retrybudget.PerMethod(retrybudget.TokenBucketConfig{Initial: 10})))
+	if err != nil {
+		log.Fatal(err)
+	}
+	supplier, hangUpSupplier := dialInventory(nobody())
+	defer hangUpSupplier()
 	target, stop := serveInventory(func(ctx context.Context) error {
 		_, err := supplier.GetStock(ctx, &quickstartv1.GetStockRequest{Sku: "tea"})
 		return err
 	}, grpc.UnaryInterceptor(retrybudget.UnaryServerInterceptor()), grpc.StreamInterceptor(retrybudget.StreamServerInterceptor()))
 	defer stop()
-	r, err := retrybudget.New(retrybudget.WithBudget(retrybudget.PerMethod(retrybudget.TokenBucketConfig{Initial: 10})))
-	if err != nil {
-		log.Fatal(err)
-	}
-	conn, err := grpc.NewClient(target, append(r.DialOptions(), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer conn.Close()
+	client, hangUp := dialWith(target, r.DialOptions()...)
+	defer hangUp()
 
-	_, err = quickstartv1.NewInventoryServiceClient(conn).GetStock(context.Background(), &quickstartv1.GetStockRequest{Sku: "tea"})
+	_, err = client.GetStock(context.Background(), &quickstartv1.GetStockRequest{Sku: "tea"})
 	fmt.Println(status.Code(err))
 	for b := range r.Budgets() {
 		fmt.Println("two retries left", b.Tokens, "of 10 tokens")

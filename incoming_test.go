@@ -26,7 +26,7 @@ func arriving(ctx context.Context, kv ...string) context.Context {
 
 // attemptUnder returns the attempt number that a handler behind the interceptor
 // sees.
-func attemptUnder(t *testing.T, ctx context.Context, opts ...retrybudget.ServerOption) (n int) {
+func attemptUnder(ctx context.Context, t *testing.T, opts ...retrybudget.ServerOption) (n int) {
 	t.Helper()
 	_, err := retrybudget.UnaryServerInterceptor(opts...)(ctx, nil, nil, func(ctx context.Context, _ any) (any, error) {
 		n = retrybudget.AttemptFromIncomingContext(ctx)
@@ -84,7 +84,7 @@ func TestAttemptFromIncomingContext(t *testing.T) {
 			t.Parallel()
 			ctx := arriving(t.Context(), tt.kv...)
 			assert.Equal(t, tt.want, retrybudget.AttemptFromIncomingContext(ctx), "without the interceptor")
-			assert.Equal(t, tt.want, attemptUnder(t, ctx), "under it")
+			assert.Equal(t, tt.want, attemptUnder(ctx, t), "under it")
 		})
 	}
 	assert.Equal(t, 1, retrybudget.AttemptFromIncomingContext(t.Context()), "not a server's context")
@@ -103,10 +103,10 @@ func TestAttemptFromIncomingContext_headersOfTheApplicationsOwn(t *testing.T) {
 		{[]string{"x-mine", "junk", attemptHeader, "1"}, 2, 2},
 	} {
 		ctx := arriving(t.Context(), tt.kv...)
-		assert.Equal(t, tt.under, attemptUnder(t, ctx, opts...), "%v", tt.kv)
+		assert.Equal(t, tt.under, attemptUnder(ctx, t, opts...), "%v", tt.kv)
 		assert.Equal(t, tt.beside, retrybudget.AttemptFromIncomingContext(ctx), "%v", tt.kv)
 	}
-	assert.Equal(t, 1, attemptUnder(t, arriving(t.Context(), "x-mine", "2")), "options of one interceptor are not another's")
+	assert.Equal(t, 1, attemptUnder(arriving(t.Context(), "x-mine", "2"), t), "options of one interceptor are not another's")
 }
 
 // The clients that the numbers come from, for real.
@@ -212,6 +212,6 @@ func FuzzAttemptFromIncomingContext(f *testing.F) {
 		})
 
 		assert.Equal(t, int(want), retrybudget.AttemptFromIncomingContext(ctx))
-		assert.Equal(t, int(want), attemptUnder(t, ctx))
+		assert.Equal(t, int(want), attemptUnder(ctx, t))
 	})
 }

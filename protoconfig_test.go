@@ -1,7 +1,6 @@
 package retrybudget_test
 
 import (
-	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -40,7 +39,7 @@ func configErrors(t *testing.T, err error) map[string]string {
 	all := map[string]string{}
 	var walk func(error)
 	walk = func(err error) {
-		if many, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // takes a joined error apart
+		if many, ok := err.(interface{ Unwrap() []error }); ok {
 			for _, e := range many.Unwrap() {
 				walk(e)
 			}
@@ -348,7 +347,7 @@ func TestConfigError_isFoundInNewsError(t *testing.T) {
 	t.Parallel()
 	_, err := retrybudget.New(withConfig(t, `mode: 7`), retrybudget.WithMaxKeys(math.MinInt))
 	var e *retrybudget.ConfigError
-	require.True(t, errors.As(err, &e))
+	require.ErrorAs(t, err, &e)
 	assert.Equal(t, "mode", e.Path)
 	assert.ErrorContains(t, err, "WithMaxKeys")
 	assert.Equal(t, codes.Unknown, status.Code(err))

@@ -84,7 +84,7 @@ func TestServerProxy_namesThatOthersChoose(t *testing.T) {
 // Not parallel: other tests' memory would be counted too. The interceptors keep
 // nothing of the names, with shedding and without.
 func TestServerProxy_memoryStaysFlat(t *testing.T) {
-	const limit, names = 64, 100_000
+	const limit, names = 64, 30_000
 	for _, code := range []codes.Code{codes.Unimplemented, codes.Unavailable} {
 		r := keysRetrier(t, limit, retrybudget.TokenBucketConfig{Capacity: 5, Initial: 1})
 		enter := retrybudget.StreamServerInterceptor(retrybudget.WithRetryShedding(func(context.Context) bool { return false }))

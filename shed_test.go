@@ -2,6 +2,7 @@ package retrybudget_test
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -15,7 +16,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/retrybudget/retrybudget"
-	"github.com/retrybudget/retrybudget/internal/rpctest"
 )
 
 // door is a server that sheds retries, with requests that knock.
@@ -72,14 +72,14 @@ func (d *door) knock(ctx context.Context) (answer, error) {
 
 // first and retry let n requests of a kind arrive and return what became of
 // them, in a row.
-func (d *door) first(t *testing.T, n int) []answer { t.Helper(); return d.several(t, t.Context(), n) }
+func (d *door) first(t *testing.T, n int) []answer { t.Helper(); return d.several(t.Context(), t, n) }
 
 func (d *door) retry(t *testing.T, n int) []answer {
 	t.Helper()
-	return d.several(t, arriving(t.Context(), attemptHeader, "1"), n)
+	return d.several(arriving(t.Context(), attemptHeader, "1"), t, n)
 }
 
-func (d *door) several(t *testing.T, ctx context.Context, n int) (all []answer) {
+func (d *door) several(ctx context.Context, t *testing.T, n int) (all []answer) {
 	t.Helper()
 	for range n {
 		a, err := d.knock(ctx)
@@ -92,31 +92,28 @@ func (d *door) several(t *testing.T, ctx context.Context, n int) (all []answer) 
 	return all
 }
 
-// rows returns rows of answers, one after the other.
-func rows(counts ...any) (all []answer) {
-	for i := 0; i < len(counts); i += 2 {
-		n, a := counts[i].(int), counts[i+1].(answer)
-		for range n {
-			all = append(all, a)
-		}
-	}
-	return all
+// refused returns the answers to retries of which the first are shed and the
+// others told not to come back as well.
+func refused(first, others int) []answer {
+	return slices.Concat(times(first, shed), times(others, vetoed))
 }
+
+func times(n int, a answer) []answer { return slices.Repeat([]answer{a}, n) }
 
 func TestRetryShedding_onlyRetriesOnlyWhenFull(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newDoor()
 		d.full.Store(false)
-		assert.Equal(t, rows(5, served), d.first(t, 5))
-		assert.Equal(t, rows(5, served), d.retry(t, 5))
+		assert.Equal(t, times(5, served), d.first(t, 5))
+		assert.Equal(t, times(5, served), d.retry(t, 5))
 		assert.Equal(t, 10, d.runs)
 		d.full.Store(true)
-		assert.Equal(t, rows(5, served), d.first(t, 5), "first attempts go on to the limiter behind")
-		assert.Equal(t, rows(1, vetoed), d.retry(t, 1))
+		assert.Equal(t, times(5, served), d.first(t, 5), "first attempts go on to the limiter behind")
+		assert.Equal(t, refused(0, 1), d.retry(t, 1))
 		assert.Equal(t, 15, d.runs, "the handler of a shed retry does not run")
 		d.full.Store(false)
-		assert.Equal(t, rows(5, served), d.retry(t, 5))
+		assert.Equal(t, times(5, served), d.retry(t, 5))
 	})
 }
 
@@ -127,11 +124,11 @@ func TestRetryShedding_aTenthOfTheArrivals(t *testing.T) {
 		firsts int
 		want   []answer // of the retries that follow
 	}{
-		{0, rows(1, vetoed)},
-		{8, rows(1, vetoed)},
-		{9, rows(1, shed, 1, vetoed)},
-		{90, rows(10, shed, 5, vetoed)},
-		{99, rows(11, shed, 2, vetoed)},
+		{0, refused(0, 1)},
+		{8, refused(0, 1)},
+		{9, refused(1, 1)},
+		{90, refused(10, 5)},
+		{99, refused(11, 2)},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			d := newDoor()
@@ -150,7 +147,7 @@ func TestRetryShedding_servedRetriesCount(t *testing.T) {
 		d.first(t, 90)
 		d.retry(t, 10)
 		d.full.Store(true)
-		assert.Equal(t, rows(1, vetoed), d.retry(t, 1))
+		assert.Equal(t, refused(0, 1), d.retry(t, 1))
 	})
 }
 
@@ -170,15 +167,15 @@ func TestRetryShedding_aSlidingSecond(t *testing.T) {
 		}
 		// A second after the start the first part's have just gone: 90 and 10
 		// are left, and now the eleventh retry.
-		assert.Equal(t, rows(1, vetoed), d.retry(t, 1))
+		assert.Equal(t, refused(0, 1), d.retry(t, 1))
 		d.first(t, 9) // 99 and 11
 		<-time.After(99 * ms)
-		assert.Equal(t, rows(1, vetoed), d.retry(t, 1), "99 and 12")
+		assert.Equal(t, refused(0, 1), d.retry(t, 1), "99 and 12")
 		<-time.After(101 * ms)
 		d.first(t, 20)
 		// Gone with the third part are its ten retries; the last two are left,
 		// among 70 + 9 + 20 first attempts. The ninth more makes it 11 of 110.
-		assert.Equal(t, rows(9, shed, 1, vetoed), d.retry(t, 10))
+		assert.Equal(t, refused(9, 1), d.retry(t, 10))
 	})
 }
 
@@ -196,7 +193,7 @@ func TestRetryShedding_forgetsAfterASecond(t *testing.T) {
 			d.retry(t, 100)
 			<-time.After(tt.quiet)
 			d.first(t, 9)
-			assert.Equal(t, rows(1, tt.want), d.retry(t, 1), "after %v", tt.quiet)
+			assert.Equal(t, times(1, tt.want), d.retry(t, 1), "after %v", tt.quiet)
 		})
 	}
 }
@@ -209,7 +206,7 @@ func TestRetryShedding_steadyTraffic(t *testing.T) {
 		d.first(t, 100)
 		for i := range 2000 {
 			d.first(t, 11)
-			require.Equal(t, rows(1, shed), d.retry(t, 1), "round %d", i)
+			require.Equal(t, refused(1, 0), d.retry(t, 1), "round %d", i)
 			<-time.After(37 * ms)
 		}
 	})
@@ -225,7 +222,7 @@ func TestRetryShedding_lateRequestsDoNotCount(t *testing.T) {
 			require.Equal(t, codes.DeadlineExceeded, status.Code(err))
 		}
 		d.first(t, 9)
-		assert.Equal(t, rows(1, shed), d.retry(t, 1))
+		assert.Equal(t, refused(1, 0), d.retry(t, 1))
 	})
 }
 
@@ -267,65 +264,4 @@ func TestRetryShedding_concurrentArrivals(t *testing.T) {
 		assert.Equal(t, int64(200), counts[1].Load(), "200 of 2000 are a tenth")
 		assert.Equal(t, int64(200), counts[2].Load())
 	})
-}
-
-// The interceptors of one server that have the same option count together.
-func TestRetryShedding_unaryAndStreamCountTogether(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		full := retrybudget.WithRetryShedding(func(context.Context) bool { return true })
-		cc := serve(t, func(context.Context) error { return nil }, guarded(full)...).dial(t)
-		for range 9 {
-			require.NoError(t, rpctest.Call(t.Context(), cc))
-		}
-		retry := metadata.AppendToOutgoingContext(t.Context(), attemptHeader, "1")
-		for _, want := range [][]string{nil, {"-1"}} { // 1 of 10, 2 of 11
-			var trailer metadata.MD
-			err := callStream(retry, cc, grpc.Trailer(&trailer))
-			assert.Equal(t, codes.Unavailable, status.Code(err))
-			assert.Equal(t, want, trailer.Get(pushbackTrailer))
-		}
-	})
-}
-
-// On a real server, for both kinds of handler: a caller with this library stops
-// when it is told to.
-func TestRetryShedding_callerWithThisLibrary(t *testing.T) {
-	t.Parallel()
-	for _, kind := range handlerKinds {
-		for name, tt := range map[string]struct {
-			others   int // first attempts of others before
-			attempts int
-			reason   retrybudget.Reason
-		}{
-			"mostly retries": {0, 2, retrybudget.ReasonPushback},
-			"few retries":    {50, 3, retrybudget.ReasonMaxAttempts},
-		} {
-			t.Run(kind.name+"/"+name, func(t *testing.T) {
-				t.Parallel()
-				synctest.Test(t, func(t *testing.T) {
-					var full atomic.Bool
-					s := serve(t, func(context.Context) error {
-						if full.Load() {
-							return unavailable("full") // the limiter behind
-						}
-						return nil
-					}, guarded(retrybudget.WithRetryShedding(func(context.Context) bool { return full.Load() }))...)
-					journal := &callJournal{}
-					cc := s.dial(t, newRetrier(t, retrybudget.WithObserver(journal), retrybudget.WithPolicy(retrybudget.Policy{Backoff: exact(ms, 1)})).DialOptions()...)
-					for range tt.others {
-						require.NoError(t, kind.call(t.Context(), cc))
-					}
-					full.Store(true)
-
-					err := kind.call(t.Context(), cc)
-
-					assert.Equal(t, codes.Unavailable, status.Code(err))
-					assert.Equal(t, tt.others+tt.attempts, s.attempts())
-					assert.Equal(t, tt.others+1, s.runs(), "retries did not reach the handler")
-					assert.Equal(t, tt.reason, errorOf(t, err).Reason)
-				})
-			})
-		}
-	}
 }

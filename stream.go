@@ -110,20 +110,20 @@ func (s *clientStream) release() {
 func (s *clientStream) failed(a *streamAttempt, err error) error {
 	end := attemptEnd{err: err, timeout: s.timeoutOf(a), delivered: s.delivered.Load()}
 	end.committed = s.abandon(a)
-	s.waitDone(a)
 	s.mu.Lock()
-	broken := a.broken
+	broken, stray := a.broken, a.stray != nil
 	s.mu.Unlock()
-	if broken != nil {
+	switch {
+	case broken != nil:
 		end.err = broken
-	} else {
+	case !stray && s.mayReadTrailer(a):
 		end.trailer = a.cs.Trailer()
 	}
 	next, final := s.reopen(a, end)
 	if final != nil {
 		return final
 	}
-	s.replaceBy(next, end.err)
+	s.replaceBy(next, s.t.records[len(s.t.records)-1].Err)
 	return nil
 }
 

@@ -3,6 +3,7 @@ package retrybudget
 import (
 	"context"
 	"errors"
+	"reflect"
 	"time"
 
 	"google.golang.org/grpc"
@@ -26,16 +27,13 @@ type streamAttempt struct {
 	replayed bool
 	// over is closed when it is known what becomes of the attempt: replaced,
 	// committed, or the end of the call.
-	over chan struct{}
-	// done is closed when grpc-go is done with the attempt: its trailer may be
-	// read, and the targets are written.
-	done chan struct{}
-
+	over      chan struct{}
 	decided   bool        // over is closed; guarded by mu
 	abandoned bool        // another attempt takes its place; guarded by mu
 	timedOut  bool        // timeout ended it; guarded by mu
 	unwatch   func() bool // stops watching the caller's context; guarded by mu
-	finished  bool        // grpc-go has written the targets; guarded by mu
+	finished  bool        // grpc-go is done with it and has written the targets; guarded by mu
+	asked     bool        // Header was called; guarded by mu
 	stray     error       // grpc-go ended it outside any call of ours; guarded by mu
 	broken    error       // what really ended it, where that was not the server; guarded by mu
 
@@ -55,7 +53,7 @@ var errAbandoned = errors.New("retrybudget: attempt is over")
 // open makes the attempt under way. On error, the attempt returned has no
 // stream. Whoever holds the token calls it.
 func (s *clientStream) open() (a *streamAttempt, err error) {
-	a = &streamAttempt{over: make(chan struct{}), done: make(chan struct{}), timeout: s.t.attemptTimeout()}
+	a = &streamAttempt{over: make(chan struct{}), timeout: s.t.attemptTimeout()}
 	ctx, cancel := context.WithCancelCause(s.t.attemptContext())
 	a.cancel = cancel
 	panicked := true
@@ -123,18 +121,23 @@ func (s *clientStream) abandon(a *streamAttempt) (committed bool) {
 	return committed
 }
 
-// waitDone waits until grpc-go is done with an abandoned attempt, which it is at
-// once: its context is cancelled. Streams that interceptors further in made
-// without grpc-go have nobody to wait for.
-func (s *clientStream) waitDone(a *streamAttempt) {
-	if a.cs == nil {
-		return
+// mayReadTrailer reports whether the trailer of an attempt that ended can be read
+// without a race against grpc-go. It can once grpc-go is done with the attempt,
+// which is when RecvMsg gives the status, or a Header of ours in another
+// goroutine was first to see it. An interceptor further in that ends a stream by
+// itself leaves grpc-go's alive a little longer.
+func (s *clientStream) mayReadTrailer(a *streamAttempt) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a.finished || a.asked || s.t.cc == nil {
+		return true
 	}
-	outer, _ := peer.FromContext(s.ctx)
-	if p, ok := peer.FromContext(a.cs.Context()); ok && p != outer { // as grpc-go's transport sets
-		<-a.done
-	}
+	t := reflect.TypeOf(a.cs)
+	return t.Kind() == reflect.Pointer && t.Elem().PkgPath() == grpcPackage
 }
+
+// grpcPackage is where grpc-go's own streams are from.
+const grpcPackage = "google.golang.org/grpc"
 
 // breakOff ends an attempt because of err, which did not come from the server. A
 // receiver that waits for the server comes back then.
@@ -155,10 +158,7 @@ func (s *clientStream) breakOff(a *streamAttempt, err error) {
 func (s *clientStream) attemptFinished(a *streamAttempt, err error) {
 	stray := err != nil && (s.ctx.Err() != nil || isClosing(statusOf(err)))
 	s.mu.Lock()
-	if !a.finished {
-		a.finished = true
-		close(a.done)
-	}
+	a.finished = true
 	if err != nil && !stray && !a.abandoned && !s.ended {
 		a.unwatch = context.AfterFunc(s.ctx, func() {
 			s.strayed(a, status.FromContextError(s.ctx.Err()).Err())

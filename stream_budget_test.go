@@ -211,7 +211,7 @@ func TestStreamBudget_told(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				cs := open(ctx, t, s.Dial(t, r.DialOptions()...), bidiStream)
-				require.NoError(t, cs.SendMsg(wrapperspb.String("a")))
+				sendOne(t, cs, "a")
 
 				_ = test.use(cs, cancel)
 				synctest.Wait()
@@ -309,9 +309,9 @@ func TestStreamBudget_switchedOffInTheWait(t *testing.T) {
 		ledger, journal := &budgetLedger{grants: -1}, &callJournal{}
 		r := newRetrier(t, ledger.option(), retrybudget.WithObserver(journal),
 			retrybudget.WithPolicy(retrybudget.Policy{Backoff: retrybudget.ConstantBackoff(time.Second)}))
+		time.AfterFunc(500*ms, func() { assert.NoError(t, r.SetMode(retrybudget.Off)) })
 		cs := open(t.Context(), t, s.Dial(t, r.DialOptions()...), bidiStream)
 		sendAll(t, cs, "a")
-		time.AfterFunc(500*ms, func() { assert.NoError(t, r.SetMode(retrybudget.Off)) })
 		_, err := recvOne(cs)
 		assert.Equal(t, codes.Unavailable, status.Code(err))
 		assert.Equal(t, 1, s.AttemptsOf(streamMethod))

@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/retrybudget/retrybudget"
 )
@@ -99,7 +98,7 @@ func TestStreamCommit_headersThatWereRead(t *testing.T) {
 		s := streamServer(t, withHeader(later(time.Second, failing(unavailable("x"))), "x-id", "1"), sending(nil, "m"))
 		r := newRetrier(t)
 		cs := open(t.Context(), t, s.Dial(t, r.DialOptions()...), bidiStream)
-		require.NoError(t, cs.SendMsg(wrapperspb.String("a")))
+		sendOne(t, cs, "a")
 		assert.Positive(t, r.ReplayBytes())
 
 		md, err := cs.Header()
@@ -279,7 +278,11 @@ func TestStreamCommit_responseOfAFailedUploadIsNotMixedIn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := streamServer(t,
-			func(ss grpc.ServerStream) error { _ = ss.SendMsg(&note{A: "1"}); return unavailable("x") },
+			func(ss grpc.ServerStream) error {
+				_ = ss.RecvMsg(&note{})
+				_ = ss.SendMsg(&note{A: "1"})
+				return unavailable("x")
+			},
 			func(ss grpc.ServerStream) error { return ss.SendMsg(&note{B: "2"}) })
 		cs := open(t.Context(), t, s.Dial(t, newRetrier(t).DialOptions()...), clientStream, grpc.CallContentSubtype(noteSubtype))
 		require.NoError(t, cs.SendMsg(&note{A: "a"}))

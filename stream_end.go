@@ -4,6 +4,8 @@ import (
 	"io"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 )
 
 // end ends a call that is committed to a, after err (nil for a complete answer,
@@ -47,7 +49,6 @@ func (s *clientStream) finish(a *streamAttempt, final error) {
 	s.chosen.Store(nil)
 	s.mu.Unlock()
 	s.abandon(a)
-	s.waitDone(a)
 	s.copyTargets(a)
 	if s.t.cancel != nil {
 		s.t.cancel()
@@ -66,33 +67,44 @@ func isEOF(err error) bool {
 }
 
 // copyTargets gives the caller's grpc.Header, grpc.Trailer and grpc.Peer what
-// the last attempt, which is over, got. A stream made without grpc-go is asked.
+// the last attempt, which is over, got. A stream that grpc-go has not written
+// them for is asked.
 func (s *clientStream) copyTargets(a *streamAttempt) {
 	if a.cs == nil {
 		return
 	}
 	s.mu.Lock()
-	asked := !a.finished
+	written := a.finished
 	s.mu.Unlock()
 	for _, o := range s.opts {
 		switch o := o.(type) {
 		case grpc.HeaderCallOption:
-			if asked {
-				a.header, _ = a.cs.Header()
+			var header metadata.MD
+			if written {
+				header = a.header
+			} else {
+				header, _ = a.cs.Header()
 			}
 			if o.HeaderAddr != nil {
-				*o.HeaderAddr = a.header
+				*o.HeaderAddr = header
 			}
 		case grpc.TrailerCallOption:
-			if asked {
-				a.trailer = a.cs.Trailer()
+			var trailer metadata.MD
+			if written {
+				trailer = a.trailer
+			} else if s.mayReadTrailer(a) {
+				trailer = a.cs.Trailer()
 			}
 			if o.TrailerAddr != nil {
-				*o.TrailerAddr = a.trailer
+				*o.TrailerAddr = trailer
 			}
 		case grpc.PeerCallOption:
-			if o.PeerAddr != nil {
-				*o.PeerAddr = a.peer
+			from := &a.peer // read below, once it is known to be written
+			if !written {
+				from, _ = peer.FromContext(a.cs.Context())
+			}
+			if o.PeerAddr != nil && from != nil {
+				*o.PeerAddr = *from
 			}
 		}
 	}

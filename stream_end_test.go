@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,9 +17,11 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/retrybudget/retrybudget"
+	"github.com/retrybudget/retrybudget/internal/rpctest"
 )
 
 // The caller's cancel and deadline work at every moment.
@@ -129,7 +132,7 @@ func TestStreamEnd_connectionClosedAtEveryMoment(t *testing.T) {
 				cc := s.Dial(t, r.DialOptions()...)
 				ended := 0
 				cs := open(t.Context(), t, cc, bidiStream, grpc.OnFinish(func(error) { ended++ }))
-				require.NoError(t, cs.SendMsg(wrapperspb.String("a")))
+				sendOne(t, cs, "a")
 				time.AfterFunc(test.at, func() { _ = cc.Close() })
 				start := time.Now()
 				if test.calls {
@@ -225,7 +228,7 @@ func TestStreamEnd_leavesNothingBehind(t *testing.T) {
 				parent := newCountingContext(t.Context())
 				defer parent.cancel()
 				cs := open(parent, t, s.Dial(t, r.DialOptions()...), bidiStream)
-				require.NoError(t, cs.SendMsg(wrapperspb.String("a")))
+				sendOne(t, cs, "a")
 				_, _ = recvAll(cs)
 				synctest.Wait()
 				live, _ := parent.counts()
@@ -301,4 +304,41 @@ func TestStreamEnd_contextOfAStreamWithoutMessages(t *testing.T) {
 		_, has := peer.FromContext(cs.Context())
 		assert.True(t, has)
 	})
+}
+
+// A stream that waits for the connection is one attempt, however long it takes;
+// without, each failure to connect is one.
+func TestStreamEnd_waitForReady(t *testing.T) {
+	t.Parallel()
+	for _, wait := range []bool{false, true} {
+		t.Run(fmt.Sprint(wait), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				journal := &callJournal{}
+				r := newRetrier(t, retrybudget.WithObserver(journal))
+				listener, up := bufconn.Listen(1<<20), time.Now().Add(time.Minute)
+				server := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, ss grpc.ServerStream) error { return send(ss, "m") }))
+				go func() { _ = server.Serve(listener) }() // until Stop
+				defer server.Stop()
+				dial := grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+					if time.Now().Before(up) {
+						return nil, net.ErrClosed
+					}
+					return listener.DialContext(ctx)
+				})
+				cs, err := rpctest.New().Dial(t, append(r.DialOptions(), dial)...).NewStream(t.Context(), bidiStream, streamMethod, grpc.WaitForReady(wait))
+				if !wait {
+					assert.Equal(t, codes.Unavailable, status.Code(err))
+					assert.ErrorIs(t, err, retrybudget.ErrAttemptsExhausted)
+					assert.Len(t, journal.retries, 2)
+					return
+				}
+				require.NoError(t, err)
+				sendAll(t, cs, "a")
+				_, err = recvAll(cs)
+				assert.Equal(t, io.EOF, err)
+				assert.Empty(t, journal.retries)
+			})
+		})
+	}
 }

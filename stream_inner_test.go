@@ -131,7 +131,7 @@ func TestStreamInner_panics(t *testing.T) {
 						assert.Panics(t, func() { _, _ = cc.NewStream(parent, bidiStream, streamMethod) })
 					} else {
 						cs = open(parent, t, cc, bidiStream)
-						require.NoError(t, cs.SendMsg(wrapperspb.String("a")))
+						sendOne(t, cs, "a")
 						synctest.Wait()
 						on = true
 						assert.Panics(t, func() { _ = test.call(cs) })
@@ -220,6 +220,83 @@ func TestStreamInner_refusesAnswersWhileTheServerEnds(t *testing.T) {
 	assert.Zero(t, r.ReplayBytes())
 }
 
+// An interceptor further in may leave call options out, as a proxy does that
+// opens a stream of its own.
+func TestStreamInner_dropsCallOptions(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		handlers []func(grpc.ServerStream) error
+		code     codes.Code
+	}{
+		"OK":      {[]func(grpc.ServerStream) error{sending(nil, "m")}, codes.OK},
+		"retried": {[]func(grpc.ServerStream) error{failing(unavailable("x")), sending(nil, "m")}, codes.OK},
+		"failed":  {[]func(grpc.ServerStream) error{failing(status.Error(codes.NotFound, "x"))}, codes.NotFound},
+		"cut off": {[]func(grpc.ServerStream) error{hanging}, codes.DeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := streamServer(t, test.handlers...)
+				r := newRetrier(t, atOnce(3))
+				cc := s.Dial(t, withStreams(r, func(a streamOpened) (grpc.ClientStream, error) { return a.open(a.ctx) })...)
+				finished := 0
+				start := time.Now()
+				cs := open(after(t, time.Second), t, cc, bidiStream, grpc.OnFinish(func(error) { finished++ }))
+				sendAll(t, cs, "a")
+
+				_, err := recvAll(cs)
+
+				if test.code == codes.OK {
+					assert.Equal(t, io.EOF, err)
+				} else {
+					assert.Equal(t, test.code, status.Code(err))
+				}
+				assert.LessOrEqual(t, time.Since(start), time.Second)
+				assert.Equal(t, 1, finished)
+				assert.Zero(t, r.ReplayBytes())
+				synctest.Wait()
+				assert.Zero(t, s.Live.Load())
+			})
+		})
+	}
+}
+
+// mock is a stream of a test of the application's: it has what the test needs
+// and nothing else.
+type mock struct {
+	grpc.ClientStream
+	answers int
+}
+
+func (m *mock) SendMsg(any) error { return nil }
+func (m *mock) CloseSend() error  { return nil }
+
+func (m *mock) RecvMsg(any) error {
+	if m.answers--; m.answers < 0 {
+		return io.EOF
+	}
+	return nil
+}
+
+func TestStreamInner_mockWithoutWhatIsNotNeeded(t *testing.T) {
+	t.Parallel()
+	for kind, desc := range streamKinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			streamer := func(context.Context, *grpc.StreamDesc, *grpc.ClientConn, string, ...grpc.CallOption) (grpc.ClientStream, error) {
+				return &mock{answers: 1}, nil
+			}
+			cs, err := newRetrier(t).StreamClientInterceptor()(t.Context(), desc, nil, streamMethod, streamer)
+			require.NoError(t, err)
+			sendAll(t, cs, "a")
+			_, err = recvOne(cs)
+			require.NoError(t, err)
+			_, err = recvOne(cs)
+			assert.Equal(t, io.EOF, err)
+		})
+	}
+}
+
 // fake is a stream without grpc-go: it knows no options and never says that it
 // is over.
 type fake struct {
@@ -290,7 +367,7 @@ func TestStreamInner_fakeStreamsWithoutAConnection(t *testing.T) {
 		cs, err := r.StreamClientInterceptor()(t.Context(), clientStream, nil, streamMethod, streamer,
 			grpc.Trailer(&trailer), grpc.OnFinish(func(error) { finished++ }))
 		require.NoError(t, err)
-		require.NoError(t, cs.SendMsg(wrapperspb.String("a")))
+		sendOne(t, cs, "a")
 		require.NoError(t, cs.SendMsg(wrapperspb.String("b")))
 
 		got, err := recvAll(cs)
@@ -319,7 +396,7 @@ func TestStreamInner_fakeStreamIsReadAfterCancel(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cs, err := r.StreamClientInterceptor()(ctx, bidiStream, nil, streamMethod, streamer)
 		require.NoError(t, err)
-		require.NoError(t, cs.SendMsg(wrapperspb.String("a")))
+		sendOne(t, cs, "a")
 		assert.Positive(t, r.ReplayBytes())
 		cancel()
 		err = cs.RecvMsg(&wrapperspb.StringValue{})

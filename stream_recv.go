@@ -145,6 +145,9 @@ func (s *clientStream) Header() (metadata.MD, error) {
 		if done {
 			return a.headers()
 		}
+		s.mu.Lock()
+		a.asked = true
+		s.mu.Unlock()
 		md, err := a.cs.Header()
 		if err != nil {
 			s.breakOff(a, err)

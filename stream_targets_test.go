@@ -47,7 +47,7 @@ func TestStreamTargets_holdTheLastAttempts(t *testing.T) {
 					grpc.OnFinish(func(error) { finished++; assert.Equal(t, []string{"2"}, trailer.Get("t")) }),
 				}
 				cs := open(t.Context(), t, s.Dial(t, newRetrier(t).DialOptions()...), bidiStream, opts...)
-				require.NoError(t, cs.SendMsg(wrapperspb.String("a")))
+				sendOne(t, cs, "a")
 
 				_, err := recvAll(cs)
 
@@ -70,9 +70,8 @@ func TestStreamTargets_whenOnFinishComesLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := streamServer(t, withHeader(hanging, "h", "1"))
-		held := make(chan struct{})
 		cc := s.Dial(t, withStreams(newRetrier(t), func(a streamOpened) (grpc.ClientStream, error) {
-			return a.open(a.ctx, append([]grpc.CallOption{grpc.OnFinish(func(error) { <-held })}, a.opts...)...)
+			return a.open(a.ctx, append([]grpc.CallOption{grpc.OnFinish(func(error) { <-time.After(time.Minute) })}, a.opts...)...)
 		})...)
 		ctx, cancel := context.WithCancel(t.Context())
 		var header metadata.MD
@@ -83,18 +82,13 @@ func TestStreamTargets_whenOnFinishComesLate(t *testing.T) {
 		cancel()
 		synctest.Wait()
 
-		got := make(chan error, 1)
-		go func() {
-			_, err := recvOne(cs)
-			got <- err
-		}()
-		synctest.Wait()
-		close(held)
+		_, err := recvOne(cs)
 
-		require.Equal(t, codes.Canceled, status.Code(<-got))
+		require.Equal(t, codes.Canceled, status.Code(err))
 		assert.Equal(t, []string{"1"}, header.Get("h"))
 		assert.NotNil(t, from.Addr)
 		assert.Equal(t, 1, finished)
+		<-time.After(time.Minute) // until the late OnFinish has ended
 	})
 }
 
@@ -204,7 +198,7 @@ func TestStreamTargets_abandonedByCancel(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				finished := 0
 				cs := open(ctx, t, cc, test.desc, grpc.OnFinish(func(error) { finished++ }))
-				require.NoError(t, cs.SendMsg(wrapperspb.String("a")))
+				sendOne(t, cs, "a")
 				synctest.Wait()
 
 				test.use(cs)

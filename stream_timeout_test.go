@@ -175,7 +175,7 @@ func TestStreamTimeout_endsAtCommit(t *testing.T) {
 				s := streamServer(t, test.handler)
 				r := newRetrier(t, perTry(3), retrybudget.WithReplayLimits(500, 1<<20))
 				cs := open(t.Context(), t, s.Dial(t, r.DialOptions()...), bidiStream)
-				require.NoError(t, cs.SendMsg(wrapperspb.String("a")))
+				sendOne(t, cs, "a")
 
 				test.commit(t, cs)
 				got, err := recvAll(cs)
@@ -310,7 +310,7 @@ func TestStreamTimeout_overflowAtTheSameInstant(t *testing.T) {
 			})
 			r := newRetrier(t, perTry(3), retrybudget.WithReplayLimits(500, 1<<20))
 			cs := open(t.Context(), t, s.Dial(t, r.DialOptions()...), clientStream)
-			require.NoError(t, cs.SendMsg(wrapperspb.String("a")))
+			sendOne(t, cs, "a")
 			<-time.After(time.Second)
 			require.NoError(t, cs.SendMsg(wrapperspb.String(string(make([]byte, 1000)))))
 			require.NoError(t, cs.CloseSend())

@@ -99,7 +99,8 @@ func (r *reader) check(err error) {
 	if err == nil {
 		return
 	}
-	if many, ok := err.(interface{ Unwrap() []error }); ok {
+	var many interface{ Unwrap() []error }
+	if errors.As(err, &many) {
 		for _, err := range many.Unwrap() {
 			r.check(err)
 		}

@@ -79,7 +79,7 @@ func enumValue(name string, enum protoreflect.EnumDescriptor) (string, bool) {
 	for i := range enum.Values().Len() {
 		v := enum.Values().Get(i)
 		full := string(v.Name())
-		if strings.EqualFold(name, full) || strings.EqualFold(name, short(v)) {
+		if strings.EqualFold(name, full) || strings.EqualFold(name, short(enum, v)) {
 			return strconv.Itoa(int(v.Number())), true
 		}
 	}
@@ -88,9 +88,8 @@ func enumValue(name string, enum protoreflect.EnumDescriptor) (string, bool) {
 
 // short returns the name of an enum value without its prefix, which is the name
 // of the enum.
-func short(v protoreflect.EnumValueDescriptor) string {
-	unspecified := v.Parent().(protoreflect.EnumDescriptor).Values().ByNumber(0)
-	prefix := strings.TrimSuffix(string(unspecified.Name()), "UNSPECIFIED")
+func short(enum protoreflect.EnumDescriptor, v protoreflect.EnumValueDescriptor) string {
+	prefix := strings.TrimSuffix(string(enum.Values().ByNumber(0).Name()), "UNSPECIFIED")
 	return strings.TrimPrefix(string(v.Name()), prefix)
 }
 
@@ -106,7 +105,7 @@ func wanted(n *yaml.Node, f protoreflect.FieldDescriptor) string {
 		var names []string
 		for i := range f.Enum().Values().Len() {
 			if v := f.Enum().Values().Get(i); v.Number() != 0 {
-				names = append(names, short(v))
+				names = append(names, short(f.Enum(), v))
 			}
 		}
 		return "one of " + strings.Join(names, ", ")

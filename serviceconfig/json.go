@@ -51,13 +51,17 @@ func (v *value) get(name string) *value {
 	return nil
 }
 
+// mostDepth bounds how deep values may be nested, because each knows its path.
+const mostDepth = 100
+
 // tree reads data, whose members and elements know where they are.
 type tree struct {
-	r    *reader
-	data []byte
-	dec  *json.Decoder
-	seen int // bytes of data whose lines are counted
-	line int // of the byte after them
+	r     *reader
+	data  []byte
+	dec   *json.Decoder
+	seen  int // bytes of data whose lines are counted
+	line  int // of the byte after them
+	depth int
 }
 
 // parse returns the tree of a JSON text, or nil after an error.
@@ -77,7 +81,12 @@ func (r *reader) parse(data []byte) *value {
 	}
 	t.dec = json.NewDecoder(bytes.NewReader(data))
 	t.dec.UseNumber()
-	return t.value("")
+	root := t.value("")
+	if t.depth > mostDepth {
+		r.failAt("", t.line, "is nested more than %d deep", mostDepth)
+		return nil
+	}
+	return root
 }
 
 // advance counts lines up to an offset.
@@ -107,6 +116,9 @@ func (t *tree) value(path string) *value {
 	case bool:
 		v.kind = isBool
 	case json.Delim:
+		if t.depth++; t.depth > mostDepth {
+			return v // and so do all around it
+		}
 		if token == '[' {
 			v.kind = isArray
 			t.array(v)
@@ -118,16 +130,29 @@ func (t *tree) value(path string) *value {
 	return v
 }
 
-func (t *tree) array(v *value) {
-	for t.dec.More() {
-		v.items = append(v.items, t.value(fmt.Sprintf("%s[%d]", v.path, len(v.items))))
+// more reports whether the array or object has another element, and ends it if
+// not.
+func (t *tree) more() bool {
+	if t.depth > mostDepth {
+		return false
+	}
+	if t.dec.More() {
+		return true
 	}
 	t.next()
+	t.depth--
+	return false
+}
+
+func (t *tree) array(v *value) {
+	for t.more() {
+		v.items = append(v.items, t.value(fmt.Sprintf("%s[%d]", v.path, len(v.items))))
+	}
 }
 
 func (t *tree) object(v *value) {
 	names := map[string]bool{}
-	for t.dec.More() {
+	for t.more() {
 		name, _ := t.next().(string)
 		line := t.line
 		member := t.value(join(v.path, name))
@@ -139,7 +164,6 @@ func (t *tree) object(v *value) {
 		names[name] = true
 		v.fields = append(v.fields, field{name, member})
 	}
-	t.next()
 }
 
 // join returns the path of a member. Names that would be misread are quoted.

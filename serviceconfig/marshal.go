@@ -120,6 +120,7 @@ func (w *writer) method(path string, names []jsonName, p *retrybudgetv1.Policy) 
 	case p.GetMaxAttempts() == 1:
 	case never:
 		w.lose(path+".idempotency", "written as no retries")
+		left = append(left, "idempotency")
 	default:
 		m.RetryPolicy = w.retries(path, p)
 		left = append(left, "exponential_backoff", "constant_backoff", "retryable_codes", "idempotent_codes", "idempotency")

@@ -262,7 +262,7 @@ func (r *reader) number(v *value, least, most float64) float64 {
 	}
 	f, err := strconv.ParseFloat(v.text, 64)
 	if err != nil || f < least || f > most {
-		r.fail(v, "%s is not in %v..%v", v.text, least, most)
+		r.fail(v, "%s is not in %v..%.0f", v.text, least, most)
 		return least
 	}
 	return f

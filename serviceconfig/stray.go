@@ -23,6 +23,9 @@ var opaque = []string{
 	"waitForReady", "maxRequestMessageBytes", "maxResponseMessageBytes",
 }
 
+// mostLetters is more than any setting has, misspelt or not.
+const mostLetters = 40
+
 // only refuses members of an object other than the known ones.
 func (r *reader) only(v *value, known ...string) {
 	for _, f := range v.fields {
@@ -104,6 +107,9 @@ func retryLike(name string) bool {
 // case and signs, or with a letter or two added, left out or changed.
 func nearest(name string, known []string) string {
 	plain := letters(name)
+	if len(plain) > mostLetters {
+		return ""
+	}
 	for _, k := range known {
 		if distance(plain, letters(k)) <= min(2, len(k)/5) {
 			return k

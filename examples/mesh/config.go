@@ -1,12 +1,12 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
+
+	"github.com/retrybudget/retrybudget/examples/internal/terminal"
 )
 
 // What the mesh is made of; the names of scenarios and the demands of -quick
@@ -153,25 +153,10 @@ func (c config) validateLoad() error {
 }
 
 func (c config) validateNames() error {
-	if err := validateList("-scenarios", c.Scenarios, scenarioNames()); err != nil {
+	if err := terminal.CheckNames("-scenarios", c.Scenarios, scenarioNames()); err != nil {
 		return err
 	}
-	return validateList("-strategies", c.Strategies, strategyNames())
-}
-
-func validateList(flagName string, names, known []string) error {
-	if len(names) == 0 {
-		return errors.New(flagName + ": names none")
-	}
-	for i, name := range names {
-		if !slices.Contains(known, name) {
-			return fmt.Errorf("%s %q: unknown; known are %s", flagName, name, strings.Join(known, ", "))
-		}
-		if slices.Contains(names[:i], name) {
-			return fmt.Errorf("%s %q: named twice", flagName, name)
-		}
-	}
-	return nil
+	return terminal.CheckNames("-strategies", c.Strategies, strategyNames())
 }
 
 func (c config) validateQuick() error {

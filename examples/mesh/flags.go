@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/retrybudget/retrybudget/examples/internal/terminal"
 )
 
 const usageText = `mesh breaks a chain of services, driver -> A -> B -> C, and counts attempts. Each
@@ -62,7 +64,7 @@ func parseOver(cfg config, args []string, out io.Writer) (config, error) {
 	if set.NArg() > 0 {
 		return config{}, fmt.Errorf("unexpected argument %q", set.Arg(0))
 	}
-	cfg.Scenarios, cfg.Strategies = splitNames(scenarios), splitNames(strategies)
+	cfg.Scenarios, cfg.Strategies = terminal.Names(scenarios), terminal.Names(strategies)
 	return cfg, nil
 }
 
@@ -79,14 +81,4 @@ func writeUsage(set *flag.FlagSet, out io.Writer) {
 		fmt.Fprintf(out, "  %-12s %s\n", s.Name, s.Title)
 	}
 	fmt.Fprint(out, "\nexit status: 0 done, 1 failed or -quick not met, 2 bad flag, 130 interrupted\n")
-}
-
-func splitNames(list string) []string {
-	var names []string
-	for name := range strings.SplitSeq(list, ",") {
-		if name = strings.TrimSpace(name); name != "" {
-			names = append(names, name)
-		}
-	}
-	return names
 }

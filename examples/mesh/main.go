@@ -11,6 +11,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+
+	"github.com/retrybudget/retrybudget/examples/internal/terminal"
 )
 
 // Exit codes.
@@ -38,7 +40,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "mesh: %v\nmesh: -h lists the flags\n", err)
 		return exitUsage
 	}
-	r, err := play(ctx, c, showProgress(stderr))
+	r, err := play(ctx, c, terminal.Progress[*live](stderr))
 	if err != nil && ctx.Err() != nil {
 		fmt.Fprintln(stderr, "mesh: interrupted before the run began")
 		return exitInterrupted

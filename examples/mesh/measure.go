@@ -1,6 +1,10 @@
 package main
 
-import "time"
+import (
+	"time"
+
+	"github.com/retrybudget/retrybudget/examples/internal/tally"
+)
 
 // measured is a row of the table. Everything in it is from the beginning of the
 // fault on.
@@ -8,16 +12,13 @@ type measured struct {
 	Scenario scenario
 	Strategy strategy
 
-	Calls       int   // user calls that were started
-	A, B, C     int   // attempts that arrived there; of B over all instances
-	OK          share // of them that ended, those that ended OK
+	Calls       int         // user calls that were started
+	A, B, C     int         // attempts that arrived there; of B over all instances
+	OK          tally.Share // of them that ended, those that ended OK
 	Funds       [edges]float64
 	HasFunds    bool
 	WorstSecond float64 // most attempts at C in any second, over the user calls offered in one
 }
-
-// share is Part of Whole; without a whole there is nothing to say.
-type share struct{ Part, Whole int }
 
 // measure counts what the table shows of a scene that is over.
 //
@@ -32,16 +33,16 @@ func measure(c config, s *scene, calls []time.Duration, fault time.Time) measure
 		}
 		m.Calls++
 		if o.done {
-			m.OK.add(o.ok)
+			m.OK.Add(o.ok)
 		}
 	}
-	m.A = len(s.mesh.a.since(fault))
+	m.A = len(s.mesh.a.Since(fault))
 	for i := range s.mesh.b {
-		m.B += len(s.mesh.b[i].since(fault))
+		m.B += len(s.mesh.b[i].Since(fault))
 	}
-	atC := s.mesh.c.since(fault)
+	atC := s.mesh.c.Since(fault)
 	m.C = len(atC)
-	m.WorstSecond = float64(mostIn(time.Second, atC)) / c.Rate
+	m.WorstSecond = float64(tally.MostIn(time.Second, atC)) / c.Rate
 	return m
 }
 
@@ -52,32 +53,4 @@ func (m measured) multiplier() (float64, bool) {
 		return 0, false
 	}
 	return float64(m.C) / float64(m.Calls), true
-}
-
-func (s *share) add(ok bool) {
-	s.Whole++
-	if ok {
-		s.Part++
-	}
-}
-
-// percent is meaningless without a whole, which the second value tells.
-func (s share) percent() (float64, bool) {
-	if s.Whole == 0 {
-		return 0, false
-	}
-	return 100 * float64(s.Part) / float64(s.Whole), true
-}
-
-// mostIn is the largest number of moments in any window of a length. The
-// moments are in order.
-func mostIn(window time.Duration, moments []time.Duration) int {
-	most, first := 0, 0
-	for i, at := range moments {
-		for moments[first] <= at-window {
-			first++
-		}
-		most = max(most, i-first+1)
-	}
-	return most
 }

@@ -3,16 +3,15 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"slices"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/connectivity"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
 
+	"github.com/retrybudget/retrybudget/examples/internal/backend"
+	"github.com/retrybudget/retrybudget/examples/internal/loopback"
 	quickstartv1 "github.com/retrybudget/retrybudget/proto/retrybudget/quickstart/v1"
 )
 
@@ -24,9 +23,9 @@ type mesh struct {
 
 	driver    quickstartv1.InventoryServiceClient
 	clients   [edges][]client // the retrying processes of each edge
-	a, c      counter
-	b         [instances]counter
-	backend   *backend
+	a, c      loopback.Counter
+	b         [instances]loopback.Counter
+	backend   *backend.Service
 	firstLink link // from the first B to C
 
 	servers []*grpc.Server
@@ -36,7 +35,9 @@ type mesh struct {
 // newMesh starts the services and connects them, and waits until every
 // connection stands.
 func newMesh(ctx context.Context, c config, s strategy, timeouts [edges]time.Duration, calls int) (*mesh, error) {
-	m := &mesh{strategy: s, timeouts: timeouts, backend: newBackend(c, calls)}
+	m := &mesh{strategy: s, timeouts: timeouts, backend: backend.NewService(backend.Config{
+		Seed: c.Seed, Workers: c.Workers, ServiceTime: c.ServiceTime, Calls: calls,
+	})}
 	if err := m.build(ctx); err != nil {
 		m.close()
 		return nil, fmt.Errorf("%s: %w", s.Name, err)
@@ -82,20 +83,13 @@ func (m *mesh) build(ctx context.Context) error {
 }
 
 // serve starts a server on a free port and returns its address.
-func (m *mesh) serve(service quickstartv1.InventoryServiceServer, n *counter, more ...grpc.ServerOption) (string, error) {
-	options := []grpc.ServerOption{
-		grpc.WaitForHandlers(true), // after close nothing is counted any more
-		grpc.ChainUnaryInterceptor(n.intercept),
-	}
-	server := grpc.NewServer(append(options, more...)...)
-	quickstartv1.RegisterInventoryServiceServer(server, service)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+func (m *mesh) serve(service quickstartv1.InventoryServiceServer, n *loopback.Counter, more ...grpc.ServerOption) (string, error) {
+	server, address, err := loopback.Serve(service, n, more...)
 	if err != nil {
 		return "", err
 	}
 	m.servers = append(m.servers, server)
-	go server.Serve(listener) //nolint:errcheck // ends with close; a broken listener shows in connect
-	return listener.Addr().String(), nil
+	return address, nil
 }
 
 // connect makes a process the client of an edge.
@@ -104,25 +98,18 @@ func (m *mesh) connect(ctx context.Context, edge int, target string, more ...grp
 	if err != nil {
 		return nil, err
 	}
-	plain := []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
-	conn, err := grpc.NewClient(target, slices.Concat(plain, client.options, more)...)
+	conn, err := loopback.Connect(ctx, target, slices.Concat(client.options, more)...)
 	if err != nil {
 		return nil, err
 	}
 	m.conns = append(m.conns, conn)
 	m.clients[edge] = append(m.clients[edge], client)
-	conn.Connect()
-	for state := conn.GetState(); state != connectivity.Ready; state = conn.GetState() {
-		if !conn.WaitForStateChange(ctx, state) {
-			return nil, fmt.Errorf("connecting to %s: %w", target, ctx.Err())
-		}
-	}
 	return quickstartv1.NewInventoryServiceClient(conn), nil
 }
 
 // enter puts the mesh into the condition of a phase.
 func (m *mesh) enter(p phase) {
-	m.backend.enter(p)
+	m.backend.Enter(backend.Condition{Workers: p.Capacity, Errors: p.Errors})
 	m.firstLink.set(p.Sick)
 }
 
@@ -146,7 +133,7 @@ func (m *mesh) close() {
 	for _, conn := range m.conns {
 		conn.Close()
 	}
-	m.backend.pool.close()
+	m.backend.Close()
 	for _, server := range m.servers {
 		server.Stop()
 	}

@@ -43,7 +43,7 @@ func ask(ctx context.Context, m *mesh, opts ...grpc.CallOption) error {
 func (m *mesh) totalB() int {
 	total := 0
 	for i := range m.b {
-		total += m.b[i].total()
+		total += m.b[i].Total()
 	}
 	return total
 }
@@ -65,7 +65,7 @@ func TestMesh_attemptsOfOneCall(t *testing.T) {
 			m := newTestMesh(t, test.name)
 			m.enter(down)
 			assert.Equal(t, codes.Unavailable, status.Code(ask(t.Context(), m)))
-			assert.Equal(t, []int{test.a, test.b, test.c}, []int{m.a.total(), m.totalB(), m.c.total()})
+			assert.Equal(t, []int{test.a, test.b, test.c}, []int{m.a.Total(), m.totalB(), m.c.Total()})
 		})
 	}
 }
@@ -77,17 +77,17 @@ func TestMesh_adaptiveUsesItsReserveUp(t *testing.T) {
 	m := newTestMesh(t, "adaptive")
 	m.enter(down)
 	assert.Equal(t, codes.Unavailable, status.Code(ask(t.Context(), m)))
-	assert.Greater(t, m.a.total(), 1)
-	assert.Less(t, m.c.total(), 27)
+	assert.Greater(t, m.a.Total(), 1)
+	assert.Less(t, m.c.Total(), 27)
 	before := 0
 	const calls = 20
 	for range 2 {
-		before = m.c.total()
+		before = m.c.Total()
 		for range calls {
 			assert.Error(t, ask(t.Context(), m))
 		}
 	}
-	assert.Equal(t, calls, m.c.total()-before, "one attempt for each call")
+	assert.Equal(t, calls, m.c.Total()-before, "one attempt for each call")
 }
 
 // Only the strategy with the hint says that retries were refused further down.
@@ -123,7 +123,7 @@ func TestMesh_oneSickB(t *testing.T) {
 	require.Eventually(t, func() bool {
 		assert.NoError(t, ask(t.Context(), m))
 		for i := range m.b {
-			if m.b[i].total() == 0 {
+			if m.b[i].Total() == 0 {
 				return false
 			}
 		}
@@ -131,16 +131,16 @@ func TestMesh_oneSickB(t *testing.T) {
 	}, time.Minute, time.Millisecond, "round_robin reaches every instance")
 
 	m.enter(sick)
-	a, b, atSick, c := m.a.total(), m.totalB(), m.b[0].total(), m.c.total()
+	a, b, atSick, c := m.a.Total(), m.totalB(), m.b[0].Total(), m.c.Total()
 	const calls = 5 * instances
 	for range calls {
 		assert.NoError(t, ask(t.Context(), m), "a retry goes to the next instance")
 	}
-	failed := m.b[0].total() - atSick
+	failed := m.b[0].Total() - atSick
 	assert.GreaterOrEqual(t, failed, calls/instances)
-	assert.Equal(t, calls, m.a.total()-a)
+	assert.Equal(t, calls, m.a.Total()-a)
 	assert.Equal(t, calls+failed, m.totalB()-b)
-	assert.Equal(t, calls, m.c.total()-c)
+	assert.Equal(t, calls, m.c.Total()-c)
 }
 
 func TestMesh_fundsAreTheTokensOfEachEdge(t *testing.T) {
@@ -158,13 +158,4 @@ func TestMesh_fundsAreTheTokensOfEachEdge(t *testing.T) {
 	assert.InDelta(t, 3, tokens[0], 1e-9, "driver: a tenth of its calls")
 	assert.InDelta(t, 3, tokens[1], 1e-9, "A")
 	assert.InDelta(t, 0.3, tokens[2], 1e-9, "each B, on average")
-}
-
-func TestBackend_unknownCall(t *testing.T) {
-	t.Parallel()
-	m := newTestMesh(t, "naive")
-	for _, sku := range []string{"", "x", "-1", "1"} {
-		_, err := m.driver.GetStock(t.Context(), &quickstartv1.GetStockRequest{Sku: sku})
-		assert.Equal(t, codes.InvalidArgument, status.Code(err), sku)
-	}
 }

@@ -8,12 +8,16 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/retrybudget/retrybudget/examples/internal/machine"
+	"github.com/retrybudget/retrybudget/examples/internal/tally"
+	"github.com/retrybudget/retrybudget/examples/internal/terminal"
 )
 
 // madeUp is a result that meets what -quick demands.
 func madeUp() result {
 	row := func(scenarioName, strategyName string, atC, ok int) measured {
-		m := measured{Calls: 1000, A: 1000, B: 1000, C: atC, OK: share{ok, 1000}, WorstSecond: 1.5}
+		m := measured{Calls: 1000, A: 1000, B: 1000, C: atC, OK: tally.Share{Part: ok, Whole: 1000}, WorstSecond: 1.5}
 		m.Scenario, _ = scenarioNamed(scenarioName)
 		m.Strategy, _ = strategyNamed(strategyName)
 		return m
@@ -28,7 +32,7 @@ func madeUp() result {
 			row("sick", "tokens", 1000, 990),
 			row("sick", "adaptive", 1000, 995),
 		},
-		Machine: machineLoad{CPUs: 2, Busy: 0.25, Measured: true, Late: 3 * time.Millisecond, MaxLate: 60 * time.Millisecond},
+		Machine: machine.Load{CPUs: 2, Busy: 0.25, Measured: true, Late: 3 * time.Millisecond, MaxLate: 60 * time.Millisecond},
 	}
 	r.Rows[1].Funds, r.Rows[1].HasFunds = [edges]float64{20, 19.5, 18.25}, true
 	return r
@@ -37,7 +41,7 @@ func madeUp() result {
 func TestTable_alignsAndExplains(t *testing.T) {
 	t.Parallel()
 	r := madeUp()
-	r.Rows[5].Calls, r.Rows[5].OK = 0, share{}
+	r.Rows[5].Calls, r.Rows[5].OK = 0, tally.Share{}
 	var out bytes.Buffer
 	writeTable(&out, r)
 	lines := strings.Split(out.String(), "\n")
@@ -49,7 +53,7 @@ func TestTable_alignsAndExplains(t *testing.T) {
 		assert.Contains(t, line, r.Rows[i].Strategy.Title)
 	}
 	assert.Equal(t, []string{"1000", "1000", "1000", "27000", "27.00", "1.50", "0.0", "%"}, strings.Fields(lines[1])[5:])
-	assert.Equal(t, 3, strings.Count(lines[7], nothing), "no call ended")
+	assert.Equal(t, 3, strings.Count(lines[7], tally.Nothing), "no call ended")
 
 	text := strings.Join(strings.Fields(out.String()), " ")
 	for _, want := range []string{
@@ -64,31 +68,26 @@ func TestTable_alignsAndExplains(t *testing.T) {
 	}
 	assert.NotContains(t, text, "go-grpc-middleware", "it did not run")
 	for _, line := range lines {
-		assert.LessOrEqual(t, len([]rune(line)), lineWidth)
+		assert.LessOrEqual(t, len([]rune(line)), terminal.LineWidth)
 	}
 }
 
 func TestMachine_saysWhenItWasInTheWay(t *testing.T) {
 	t.Parallel()
-	quiet := machineLoad{CPUs: 2, Busy: 0.5, Measured: true, Late: time.Millisecond, MaxLate: 50 * time.Millisecond}
+	quiet := machine.Load{CPUs: 2, Busy: 0.5, Measured: true, Late: time.Millisecond, MaxLate: 50 * time.Millisecond}
 	for name, test := range map[string]struct {
-		change func(*machineLoad)
+		change func(*machine.Load)
 		want   bool
 	}{
-		"quiet":        {func(*machineLoad) {}, false},
-		"busy":         {func(m *machineLoad) { m.Busy = 0.76 }, true},
-		"late":         {func(m *machineLoad) { m.Late = 51 * time.Millisecond }, true},
-		"not measured": {func(m *machineLoad) { m.Busy, m.Measured = 1, false }, false},
+		"quiet":        {func(*machine.Load) {}, false},
+		"busy":         {func(m *machine.Load) { m.Busy = 0.76 }, true},
+		"late":         {func(m *machine.Load) { m.Late = 51 * time.Millisecond }, true},
+		"not measured": {func(m *machine.Load) { m.Busy, m.Measured = 1, false }, false},
 	} {
 		m := quiet
 		test.change(&m)
-		assert.Equal(t, test.want, m.Saturated(), name)
-		assert.Equal(t, test.want, strings.Contains(m.text(), "too much"), name)
+		assert.Equal(t, test.want, strings.Contains(machineText(m), "too much"), name)
 	}
-	busy := quiet
-	busy.Busy = 0.9
-	assert.Equal(t, busy, quiet.worse(busy))
-	assert.Equal(t, busy, busy.worse(quiet))
 }
 
 func TestVerdict(t *testing.T) {
@@ -108,7 +107,7 @@ func TestVerdict(t *testing.T) {
 		"adaptive loses more":           {func(rows []measured) { rows[5].OK.Part = 979 }, false},
 		"adaptive better than naive":    {func(rows []measured) { rows[3].OK.Part = 900 }, true},
 		"adaptive made no calls":        {func(rows []measured) { rows[2].Calls = 0 }, false},
-		"naive made no calls at sick B": {func(rows []measured) { rows[3].OK = share{} }, false},
+		"naive made no calls at sick B": {func(rows []measured) { rows[3].OK = tally.Share{} }, false},
 		"a row is missing":              {func(rows []measured) { rows[1].Strategy.Name = "" }, false},
 	} {
 		r := madeUp()

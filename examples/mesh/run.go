@@ -5,20 +5,23 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/retrybudget/retrybudget/examples/internal/machine"
+	"github.com/retrybudget/retrybudget/examples/internal/openloop"
 )
 
 // result is a whole run.
 type result struct {
 	Config      config
 	Rows        []measured // by scenario, then by strategy
-	Machine     machineLoad
+	Machine     machine.Load
 	Interrupted bool
 }
 
 // play plays all scenarios of the config, so many at the same time as it says,
 // each with all strategies side by side, until the end or until ctx ends.
 func play(ctx context.Context, c config, show func(context.Context, *live)) (result, error) {
-	r := result{Config: c, Machine: machineLoad{Measured: true}}
+	r := result{Config: c, Machine: machine.Load{Measured: true}}
 	calls := schedule(c)
 	for names := range slices.Chunk(c.Scenarios, c.Together) {
 		scenes, err := newScenes(ctx, c, names, len(calls))
@@ -28,9 +31,9 @@ func play(ctx context.Context, c config, show func(context.Context, *live)) (res
 		if err != nil {
 			return result{}, err
 		}
-		rows, machine := playTogether(ctx, c, scenes, calls, show)
+		rows, load := playTogether(ctx, c, scenes, calls, show)
 		r.Rows = append(r.Rows, rows...)
-		r.Machine = r.Machine.worse(machine)
+		r.Machine = r.Machine.Worse(load)
 	}
 	r.Interrupted = ctx.Err() != nil
 	return r, nil
@@ -56,23 +59,23 @@ func newScenes(ctx context.Context, c config, scenarioNames []string, calls int)
 
 // playTogether plays scenes at the same time. They share nothing but the machine,
 // whose load is measured from the beginning of the fault on.
-func playTogether(ctx context.Context, c config, scenes []*scene, calls []time.Duration, show func(context.Context, *live)) ([]measured, machineLoad) {
+func playTogether(ctx context.Context, c config, scenes []*scene, calls []time.Duration, show func(context.Context, *live)) ([]measured, machine.Load) {
 	start := time.Now()
 	fault := start.Add(c.Warmup)
 	shown, stopShowing := context.WithCancel(ctx)
 	var showing, playing sync.WaitGroup
 	showing.Go(func() { show(shown, &live{config: c, start: start, scenes: scenes}) })
-	meter := startCPUMeter()
+	meter := machine.Start()
 	playing.Go(func() {
-		if waitUntil(ctx, fault) {
-			meter = startCPUMeter()
+		if openloop.WaitUntil(ctx, fault) {
+			meter = machine.Start()
 		}
 	})
 	for _, s := range scenes {
 		playing.Go(func() { s.play(ctx, c, calls, start) })
 	}
 	playing.Wait()
-	machine := meter.stop(lateness(c, scenes, calls), c.AttemptTimeout)
+	load := meter.Stop(lateness(c, scenes, calls), c.AttemptTimeout)
 	stopShowing()
 	showing.Wait()
 
@@ -81,7 +84,7 @@ func playTogether(ctx context.Context, c config, scenes []*scene, calls []time.D
 		s.mesh.close()
 		rows = append(rows, measure(c, s, calls, fault))
 	}
-	return rows, machine
+	return rows, load
 }
 
 // lateness is how late the calls of the fault were started.

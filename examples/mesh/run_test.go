@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/retrybudget/retrybudget/examples/internal/terminal"
 )
 
 // tinyConfig is everything at once in two seconds, on a machine of any speed.
@@ -83,8 +85,8 @@ func TestPlay_interruptKeepsWhatWasMeasured(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	r, err := play(ctx, c, func(ctx context.Context, l *live) {
-		every(ctx, 10*time.Millisecond, func() {
-			if l.now() > c.Warmup && l.scenes[0].mesh.c.total() >= 30 {
+		terminal.Every(ctx, 10*time.Millisecond, func() {
+			if l.Now() > c.Warmup && l.scenes[0].mesh.c.Total() >= 30 {
 				interrupt()
 			}
 		})
@@ -109,7 +111,7 @@ func TestProgress_plainLinesWithoutATerminal(t *testing.T) {
 	c := tinyConfig()
 	c.Scenarios, c.Strategies = []string{"down"}, []string{"tokens"}
 	var out bytes.Buffer
-	_, err := play(t.Context(), c, showProgress(&out))
+	_, err := play(t.Context(), c, terminal.Progress[*live](&out))
 	require.NoError(t, err)
 	assert.Regexp(t, `^C down; numbers are attempts at C for each user call
   0\.0 s  health

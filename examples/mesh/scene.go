@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/retrybudget/retrybudget/examples/internal/openloop"
 	quickstartv1 "github.com/retrybudget/retrybudget/proto/retrybudget/quickstart/v1"
 )
 
@@ -52,7 +53,7 @@ func (s *scene) play(ctx context.Context, c config, calls []time.Duration, start
 	defer running.Wait()
 	running.Go(func() {
 		for i, p := range s.scenario.phases(c) {
-			if !waitUntil(ctx, start.Add(p.Start)) {
+			if !openloop.WaitUntil(ctx, start.Add(p.Start)) {
 				return
 			}
 			if i == 0 {
@@ -62,7 +63,7 @@ func (s *scene) play(ctx context.Context, c config, calls []time.Duration, start
 		}
 	})
 	for i, at := range calls {
-		if !waitUntil(ctx, start.Add(at)) {
+		if !openloop.WaitUntil(ctx, start.Add(at)) {
 			return
 		}
 		running.Go(func() { s.call(ctx, c, i, start.Add(at)) })
@@ -77,23 +78,4 @@ func (s *scene) call(ctx context.Context, c config, number int, moment time.Time
 	o.ok = err == nil
 	o.done = o.ok || ctx.Err() == nil
 	s.outcomes[number] = o
-}
-
-// waitUntil returns false if ctx ended first.
-func waitUntil(ctx context.Context, moment time.Time) bool {
-	if ctx.Err() != nil {
-		return false
-	}
-	d := time.Until(moment)
-	if d <= 0 {
-		return true
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+
+	"github.com/retrybudget/retrybudget/examples/internal/terminal"
 )
 
 // What -quick demands. A control that stays calm proves nothing, so naive
@@ -14,27 +16,21 @@ const (
 	lossAtMost     = 2.0 // points of availability with one sick B, adaptive against naive
 )
 
-// demand is one thing -quick checks.
-type demand struct {
-	Text string
-	Met  bool
-}
-
 // demands judges a run. A row that is missing or counted no call meets nothing.
-func demands(rows []measured) []demand {
-	down := func(strategy, bound string, limit float64, met func(x float64) bool) demand {
+func demands(rows []measured) []terminal.Demand {
+	down := func(strategy, bound string, limit float64, met func(x float64) bool) terminal.Demand {
 		x, ok := rowOf(rows, "down", strategy).multiplier()
-		return demand{fmt.Sprintf("C down, %s: multiplier %s %.4g: %.3f", strategy, bound, limit, x), ok && met(x)}
+		return terminal.Demand{Text: fmt.Sprintf("C down, %s: multiplier %s %.4g: %.3f", strategy, bound, limit, x), Met: ok && met(x)}
 	}
-	naive, ok := rowOf(rows, "sick", "naive").OK.percent()
-	adaptive, ok2 := rowOf(rows, "sick", "adaptive").OK.percent()
-	return []demand{
+	naive, ok := rowOf(rows, "sick", "naive").OK.Percent()
+	adaptive, ok2 := rowOf(rows, "sick", "adaptive").OK.Percent()
+	return []terminal.Demand{
 		down("naive", "at least", naiveAtLeast, func(x float64) bool { return x >= naiveAtLeast }),
 		down("tokens", "at most", tokensAtMost, func(x float64) bool { return x <= tokensAtMost }),
 		down("adaptive", "at most", adaptiveAtMost, func(x float64) bool { return x <= adaptiveAtMost }),
 		{
-			fmt.Sprintf("one sick B, adaptive: at most %.4g points of availability below naive: %.2f %% and %.2f %%", lossAtMost, adaptive, naive),
-			ok && ok2 && naive-adaptive <= lossAtMost,
+			Text: fmt.Sprintf("one sick B, adaptive: at most %.4g points of availability below naive: %.2f %% and %.2f %%", lossAtMost, adaptive, naive),
+			Met:  ok && ok2 && naive-adaptive <= lossAtMost,
 		},
 	}
 }
@@ -50,16 +46,5 @@ func rowOf(rows []measured, scenario, strategy string) measured {
 
 // writeVerdict prints every demand and tells whether all were met.
 func writeVerdict(out io.Writer, r result) bool {
-	met := true
-	for _, d := range demands(r.Rows) {
-		mark := "ok    "
-		if !d.Met {
-			mark, met = "FAILED", false
-		}
-		fmt.Fprintf(out, "quick: %s %s\n", mark, d.Text)
-	}
-	if !met && r.Machine.Saturated() {
-		fmt.Fprintln(out, "quick: the machine was in the way, which alone may have caused that: run it again when nothing else is running")
-	}
-	return met
+	return terminal.WriteVerdict(out, demands(r.Rows), r.Machine.Saturated())
 }

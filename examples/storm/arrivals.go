@@ -1,8 +1,9 @@
 package main
 
 import (
-	"math/rand/v2"
 	"time"
+
+	"github.com/retrybudget/retrybudget/examples/internal/openloop"
 )
 
 // arrival is one call: when it starts and which client makes it.
@@ -11,21 +12,12 @@ type arrival struct {
 	Client int
 }
 
-// schedule computes every call before the run. The load is open: a call starts
-// at its moment whether or not earlier ones have ended, as calls do that are
-// caused by users. (Callers that wait for an answer before they ask again slow
-// down with the server and hide a storm.)
+// schedule computes every call before the run.
 func schedule(c config) []arrival {
-	const stream = 1 // keeps the draws apart from those of fateOf
-	random := rand.New(rand.NewPCG(c.Seed, stream))
+	random := openloop.Random(c.Seed)
 	calls := make([]arrival, 0, int(c.Rate*c.length().Seconds()*1.1)+16)
-	at := 0.0
-	for {
-		at += random.ExpFloat64() / c.Rate
-		t := time.Duration(at * float64(time.Second))
-		if t >= c.length() {
-			return calls
-		}
-		calls = append(calls, arrival{At: t, Client: random.IntN(c.Clients)})
+	for at := range openloop.Arrivals(random, c.Rate, c.length()) {
+		calls = append(calls, arrival{At: at, Client: random.IntN(c.Clients)})
 	}
+	return calls
 }

@@ -47,9 +47,7 @@ const (
 func chart(c config, st story, m measured, top float64) (template.HTML, error) {
 	p := plot.New()
 	style(p)
-	p.X.Min, p.X.Max = 0, st.length().Seconds()
-	p.Y.Min, p.Y.Max = 0, top
-	p.X.Tick.Marker = roundTicks(p.X.Max)
+	p.X.Tick.Marker = roundTicks(st.length().Seconds())
 	p.Y.Tick.Marker = roundTicks(top)
 	p.X.Label.Text = "seconds"
 	p.Y.Label.Text = "per second"
@@ -84,6 +82,9 @@ func chart(c config, st story, m measured, top float64) (template.HTML, error) {
 		p.Add(line)
 	}
 
+	// Each Add makes the axes long enough for all that it brings.
+	p.X.Min, p.X.Max = 0, st.length().Seconds()
+	p.Y.Min, p.Y.Max = 0, top
 	canvas := vgsvg.New(chartWidth, chartHeight)
 	p.Draw(draw.New(canvas))
 	var svg bytes.Buffer
@@ -140,7 +141,7 @@ func faultBand(st story, top float64) (*plotter.Polygon, error) {
 func capacityLine(c config, st story) plotter.XYs {
 	var points plotter.XYs
 	for _, p := range st.Phases {
-		y := p.Capacity * c.capacity()
+		y := p.Condition.Capacity() * c.capacity()
 		points = append(points, plotter.XY{X: p.Start.Seconds(), Y: y}, plotter.XY{X: p.End.Seconds(), Y: y})
 	}
 	return points
@@ -155,9 +156,10 @@ func rateLine(bin time.Duration, rates []float64) plotter.XYs {
 	return points
 }
 
-// highest is the top of the charts: the most that any of them has to show.
+// highest is the top of the charts: the most that any of them has to show. A
+// capacity that no load comes near is left out, or it would flatten the rest.
 func highest(c config, rows []measured) float64 {
-	top := c.capacity()
+	top := min(c.capacity(), 3*c.Rate)
 	for _, m := range rows {
 		for _, rate := range m.Series.Offered {
 			top = max(top, rate)

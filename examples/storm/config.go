@@ -7,13 +7,15 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
+
+	"github.com/retrybudget/retrybudget/examples/internal/terminal"
 )
 
 // config is everything a run depends on. Two runs with the same config offer
 // the same calls at the same moments to the same server.
 type config struct {
+	Scenario   string   // a name from the table in scenario.go
 	Strategies []string // names from the table in strategy.go
 
 	Rate           float64       // calls a second, over all clients
@@ -23,7 +25,9 @@ type config struct {
 
 	Workers       int           // attempts the healthy server works on at once
 	ServiceTime   time.Duration // mean time a worker spends on one attempt
-	FaultCapacity float64       // per cent of the workers left in the fault
+	FaultCapacity float64       // per cent of the workers left in the fault of the overload
+	Slow          float64       // what the service time is multiplied by in the slow-down
+	Down          int           // of ten backends, those that are down in the partial outage
 	Errors        float64       // per cent of attempts answered UNAVAILABLE at random, all the time
 
 	Health time.Duration // before the fault
@@ -38,9 +42,20 @@ type config struct {
 	Windows int
 }
 
-// fullConfig is the default story: long enough to see that a trapped server
+// defaults are the config without any flags but these two.
+func defaults(s scenario, quick bool) config {
+	c := overloadConfig()
+	if quick {
+		c = shortened(c)
+	}
+	c.Scenario = s.Name
+	s.adapt(&c)
+	return c
+}
+
+// overloadConfig is the default story: long enough to see that a trapped server
 // does not come back by itself.
-func fullConfig() config {
+func overloadConfig() config {
 	return config{
 		Strategies:     strategyNames(),
 		Rate:           400,
@@ -50,6 +65,8 @@ func fullConfig() config {
 		Workers:        25,
 		ServiceTime:    50 * time.Millisecond,
 		FaultCapacity:  60,
+		Slow:           6,
+		Down:           3,
 		Errors:         1,
 		Health:         10 * time.Second,
 		Fault:          10 * time.Second,
@@ -60,14 +77,18 @@ func fullConfig() config {
 	}
 }
 
-// quickConfig is the same story, short and small enough for every CI run: the
-// same load on each worker and from each client, but fewer of both.
-func quickConfig() config {
-	c := fullConfig()
+// shortened is the same story, short and small enough for every CI run: the same
+// load on each worker, but fewer of them. Attempts take twice as long and have
+// twice the time, so that a machine which is busy with something else, and starts
+// calls late, is less in the way.
+func shortened(c config) config {
 	c.Quick = true
-	c.Rate = 240
+	c.Rate = 120
 	c.Clients = 12
 	c.Workers = 15
+	c.ServiceTime *= 2
+	c.AttemptTimeout *= 2
+	c.Deadline *= 2
 	c.Health = 3 * time.Second
 	c.Fault = 2500 * time.Millisecond
 	c.Tail = 10 * time.Second
@@ -110,6 +131,10 @@ func (c config) validateNumbers() error {
 		return fmt.Errorf("-workers %d: must be 1 to 100000", c.Workers)
 	case math.IsNaN(c.FaultCapacity) || c.FaultCapacity < 0 || c.FaultCapacity > 100:
 		return fmt.Errorf("-fault-capacity %v: must be 0 to 100 per cent", c.FaultCapacity)
+	case math.IsNaN(c.Slow) || c.Slow < 1 || c.Slow > 1000:
+		return fmt.Errorf("-slow %v: must be 1 to 1000 times the service time", c.Slow)
+	case c.Down < 0 || c.Down > backends:
+		return fmt.Errorf("-down %d: must be 0 to %d of the %d backends", c.Down, backends, backends)
 	case math.IsNaN(c.Errors) || c.Errors < 0 || c.Errors >= 100:
 		return fmt.Errorf("-errors %v: must be 0 to less than 100 per cent", c.Errors)
 	}
@@ -149,20 +174,10 @@ func (c config) validateLoad() error {
 }
 
 func (c config) validateStrategies() error {
-	if len(c.Strategies) == 0 {
-		return errors.New("-strategies: names none")
+	if err := terminal.CheckNames("-strategies", c.Strategies, strategyNames()); err != nil {
+		return err
 	}
-	seen := map[string]bool{}
-	for _, name := range c.Strategies {
-		if _, ok := strategyNamed(name); !ok {
-			return fmt.Errorf("-strategies %q: unknown; known are %s", name, strings.Join(strategyNames(), ", "))
-		}
-		if seen[name] {
-			return fmt.Errorf("-strategies %q: named twice", name)
-		}
-		seen[name] = true
-	}
-	if c.Quick && (!slices.Contains(c.Strategies, "naive") || !slices.Contains(c.Strategies, "retrybudget")) {
+	if c.Quick && c.Scenario == judged && (!slices.Contains(c.Strategies, "naive") || !slices.Contains(c.Strategies, "retrybudget")) {
 		return errors.New("-strategies: -quick judges naive and retrybudget, so both must run")
 	}
 	return nil

@@ -1,6 +1,7 @@
-// Storm plays one overload story to several gRPC retry strategies, side by
-// side on real gRPC over loopback, and shows which of them keep the server down
-// after the cause is gone.
+// Storm plays a fault to several gRPC retry strategies, side by side on real gRPC
+// over loopback, and shows what each makes of it. The fault is an overload, where
+// some of them keep the server down after the cause is gone; with -scenario it is
+// an outage, a slow-down or a partial outage.
 package main
 
 import (
@@ -11,6 +12,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+
+	"github.com/retrybudget/retrybudget/examples/internal/terminal"
 )
 
 // Exit codes.
@@ -38,7 +41,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "storm: %v\nstorm: -h lists the flags\n", err)
 		return exitUsage
 	}
-	r, err := play(ctx, c, showProgress(stderr))
+	r, err := play(ctx, c, terminal.Progress[*live](stderr))
 	if err != nil && ctx.Err() != nil {
 		fmt.Fprintln(stderr, "storm: interrupted before the run began")
 		return exitInterrupted

@@ -18,6 +18,14 @@ func TestRun_badFlagExits2(t *testing.T) {
 	assert.Contains(t, stderr.String(), "storm: -rate -1: must be above 0")
 }
 
+func TestRun_badScenarioExits2(t *testing.T) {
+	t.Parallel()
+	var stdout, stderr bytes.Buffer
+	assert.Equal(t, 2, run(t.Context(), []string{"-scenario", "flood"}, &stdout, &stderr))
+	assert.Empty(t, stdout.String())
+	assert.Contains(t, stderr.String(), `storm: -scenario "flood": unknown; known are overload, outage, slowdown, partial`)
+}
+
 func TestRun_helpExits0(t *testing.T) {
 	t.Parallel()
 	var stdout, stderr bytes.Buffer
@@ -43,13 +51,14 @@ func TestReport_exitCodes(t *testing.T) {
 		stdout string
 		stderr string
 	}{
-		"quick met":         {func(*result) {}, exitDone, "quick: ok", ""},
-		"quick not met":     {func(r *result) { r.Rows = r.Rows[:1] }, exitFailed, "quick: FAILED", ""},
-		"no quick, no mark": {func(r *result) { r.Rows, r.Config.Quick = r.Rows[:1], false }, exitDone, "no retries", ""},
-		"interrupted":       {func(r *result) { r.Interrupted, r.Until = true, 3*time.Second }, exitInterrupted, "interrupted after 3.0 s of 15.5 s", ""},
-		"unwritable report": {func(r *result) { r.Config.Out = filepath.Join(r.Config.Out, "missing", "x.html") }, exitFailed, "no retries", "storm: report: "},
+		"quick met":             {func(*result) {}, exitDone, "quick: ok", ""},
+		"quick not met":         {func(r *result) { r.Rows = r.Rows[:1] }, exitFailed, "quick: FAILED", ""},
+		"no quick, no mark":     {func(r *result) { r.Rows, r.Config.Quick = r.Rows[:1], false }, exitDone, "no retries", ""},
+		"quick, nothing judged": {func(r *result) { r.Rows, r.Config.Scenario = r.Rows[:1], "outage" }, exitDone, "quick: nothing is judged in -scenario outage", ""},
+		"interrupted":           {func(r *result) { r.Interrupted, r.Until = true, 3*time.Second }, exitInterrupted, "interrupted after 3.0 s of 15.5 s", ""},
+		"unwritable report":     {func(r *result) { r.Config.Out = filepath.Join(r.Config.Out, "missing", "x.html") }, exitFailed, "no retries", "storm: report: "},
 	} {
-		r := madeUp()
+		r := madeUp("overload")
 		test.change(&r)
 		var stdout, stderr bytes.Buffer
 		assert.Equal(t, test.want, report(r, nil, &stdout, &stderr), name)

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/retrybudget/retrybudget/examples/internal/tally"
 )
 
 // observation is all that was counted of one strategy, with moments counted
@@ -26,18 +28,16 @@ type measured struct {
 
 	Calls         int
 	Attempts      int
-	Amplification float64 // attempts over calls
-	WorstSecond   float64 // most attempts in any second, over the calls offered in one
-	InFault       share   // calls started in the fault that ended OK
+	Amplification float64     // attempts over calls
+	WorstSecond   float64     // most attempts in any second, over the calls offered in one
+	Load          float64     // attempts that arrived in the fault, over the calls started in it
+	InFault       tally.Share // calls started in the fault that ended OK
 	Recovery      recovery
-	Masked        share // calls whose first attempt failed that ended OK
-	MaskedBefore  share // the same, of the calls started before the fault
+	Masked        tally.Share // calls whose first attempt failed that ended OK
+	MaskedBefore  tally.Share // the same, of the calls started before the fault
 
 	Series series
 }
-
-// share is Part of Whole; without a whole there is nothing to say.
-type share struct{ Part, Whole int }
 
 // recovery is how long after the fault calls were well again.
 type recovery struct {
@@ -60,52 +60,34 @@ func measure(c config, s strategy, st story, seen observation, until time.Durati
 	for _, call := range seen.Calls {
 		m.Attempts += call.Attempts
 		if call.Start >= st.FaultStart && call.Start < st.FaultEnd {
-			m.InFault.add(call.OK)
+			m.InFault.Add(call.OK)
 		}
 		// A call with an OK first attempt ends there, so any other call's first
 		// attempt failed.
 		if !call.OK || call.Attempts > 1 {
-			m.Masked.add(call.OK)
+			m.Masked.Add(call.OK)
 			if call.Start < st.FaultStart {
-				m.MaskedBefore.add(call.OK)
+				m.MaskedBefore.Add(call.OK)
 			}
 		}
 	}
 	if m.Calls > 0 {
 		m.Amplification = float64(m.Attempts) / float64(m.Calls)
 	}
-	m.WorstSecond = float64(mostIn(time.Second, seen.Attempts)) / c.Rate
+	if m.InFault.Whole > 0 {
+		m.Load = float64(countIn(seen.Attempts, st.FaultStart, st.FaultEnd)) / float64(m.InFault.Whole)
+	}
+	m.WorstSecond = float64(tally.MostIn(time.Second, seen.Attempts)) / c.Rate
 	m.Recovery = recoveryOf(seen.Calls, st, c.Windows, until)
 	m.Series = seriesOf(seen, until)
 	return m
 }
 
-func (s *share) add(ok bool) {
-	s.Whole++
-	if ok {
-		s.Part++
-	}
-}
-
-// percent is meaningless without a whole, which the second value tells.
-func (s share) percent() (float64, bool) {
-	if s.Whole == 0 {
-		return 0, false
-	}
-	return 100 * float64(s.Part) / float64(s.Whole), true
-}
-
-// mostIn is the largest number of moments in any window of a length. The
-// moments are in order.
-func mostIn(window time.Duration, moments []time.Duration) int {
-	most, first := 0, 0
-	for i, at := range moments {
-		for moments[first] <= at-window {
-			first++
-		}
-		most = max(most, i-first+1)
-	}
-	return most
+// countIn is how many of the moments, which are in order, are in [from, to).
+func countIn(moments []time.Duration, from, to time.Duration) int {
+	first, _ := slices.BinarySearch(moments, from)
+	end, _ := slices.BinarySearch(moments, to)
+	return end - first
 }
 
 const (
@@ -133,12 +115,12 @@ func allGood(calls []callSeen, from time.Duration, windows int) bool {
 	for w := range windows {
 		start := from + time.Duration(w)*goodWindow
 		first, _ := slices.BinarySearchFunc(calls, start, func(c callSeen, t time.Duration) int { return cmp.Compare(c.Start, t) })
-		var good share
+		var good tally.Share
 		for _, call := range calls[first:] {
 			if call.Start >= start+goodWindow {
 				break
 			}
-			good.add(call.OK)
+			good.Add(call.OK)
 		}
 		if good.Whole == 0 || float64(good.Part) < goodShare*float64(good.Whole) {
 			return false

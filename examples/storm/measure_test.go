@@ -1,18 +1,20 @@
 package main
 
 import (
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/retrybudget/retrybudget/examples/internal/machine"
+	"github.com/retrybudget/retrybudget/examples/internal/tally"
 )
 
 // shortStory has a fault from second 2 to second 4 and ends at second 10.
 func shortStory() (config, story) {
-	c := fullConfig()
+	c := testDefaults("overload", false)
 	c.Rate, c.Health, c.Fault, c.Tail, c.Windows = 10, 2*time.Second, 2*time.Second, 6*time.Second, 3
-	return c, overloadStory(c)
+	return c, storyOf(c)
 }
 
 // steady makes ten calls a second from the start to to, of which those started in
@@ -45,33 +47,18 @@ func TestMeasure_counts(t *testing.T) {
 	assert.Equal(t, 8, m.Calls)
 	assert.Equal(t, 12, m.Attempts)
 	assert.InDelta(t, 1.5, m.Amplification, 1e-9)
+	assert.InDelta(t, 4.0/3, m.Load, 1e-9, "four attempts arrived in the fault, three calls started in it")
 	assert.InDelta(t, 0.5, m.WorstSecond, 1e-9, "five attempts from 1.3 s to 2.2 s, ten calls a second")
-	assert.Equal(t, share{Part: 1, Whole: 3}, m.InFault)
-	assert.Equal(t, share{Part: 2, Whole: 5}, m.Masked)
-	assert.Equal(t, share{Part: 1, Whole: 1}, m.MaskedBefore)
+	assert.Equal(t, tally.Share{Part: 1, Whole: 3}, m.InFault)
+	assert.Equal(t, tally.Share{Part: 2, Whole: 5}, m.Masked)
+	assert.Equal(t, tally.Share{Part: 1, Whole: 1}, m.MaskedBefore)
 }
 
 func TestMeasure_nothingHappened(t *testing.T) {
 	t.Parallel()
 	c, st := shortStory()
 	m := measure(c, strategies[0], st, observation{}, 0)
-	assert.Equal(t, []string{"no retries", "0", "0", nothing, nothing, nothing, nothing, nothing, nothing}, m.cells())
-}
-
-func TestMostIn_slidingWindow(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		moments []time.Duration
-		want    int
-	}{
-		{nil, 0},
-		{[]time.Duration{5e9}, 1},
-		{[]time.Duration{0, 1e9}, 1}, // a second apart is not within one second
-		{[]time.Duration{0, 999_999_999}, 2},
-		{[]time.Duration{0, 0.5e9, 0.9e9, 1.4e9, 1.45e9, 1.49e9, 9e9}, 5}, // across a full second
-	} {
-		assert.Equal(t, test.want, mostIn(time.Second, test.moments), "%v", test.moments)
-	}
+	assert.Equal(t, []string{"no retries", "0", "0", tally.Nothing, tally.Nothing, tally.Nothing, tally.Nothing, tally.Nothing, tally.Nothing}, c.cells(m))
 }
 
 func TestRecovery(t *testing.T) {
@@ -131,30 +118,15 @@ func TestSeries_bins(t *testing.T) {
 	assert.Empty(t, seriesOf(seen, 0).Offered)
 }
 
-func TestMachine_saturated(t *testing.T) {
+func TestMachine_saysWhenItWasInTheWay(t *testing.T) {
 	t.Parallel()
-	const limit = 50 * time.Millisecond
-	for name, test := range map[string]struct {
-		load machineLoad
-		want bool
-	}{
-		"calm":            {machineLoad{CPUs: 2, Busy: 0.4, Measured: true, Late: time.Millisecond, MaxLate: limit}, false},
-		"too busy":        {machineLoad{CPUs: 2, Busy: 0.8, Measured: true, Late: time.Millisecond, MaxLate: limit}, true},
-		"busy with other": {machineLoad{CPUs: 2, Busy: 0.1, Measured: true, Late: 2 * limit, MaxLate: limit}, true},
-		"unknown":         {machineLoad{CPUs: 2, Late: time.Millisecond, MaxLate: limit}, false},
-	} {
-		assert.Equal(t, test.want, test.load.Saturated(), name)
-		assert.Equal(t, test.want, strings.Contains(test.load.text(), "do not trust"), name)
-	}
-}
-
-func TestPercentile(t *testing.T) {
-	t.Parallel()
-	values := make([]time.Duration, 0, 100)
-	for i := range 100 {
-		values = append(values, time.Duration(100-i))
-	}
-	assert.Equal(t, time.Duration(99), percentile(values, 99))
-	assert.Equal(t, time.Duration(1), percentile(values, 0))
-	assert.Zero(t, percentile(nil, 99))
+	calm := machine.Load{CPUs: 2, Busy: 0.4, Measured: true, Late: time.Millisecond, MaxLate: 50 * time.Millisecond}
+	assert.Contains(t, machineText(calm), "used 40 % of 2 CPUs; 99 % of the calls started within 1.0 ms")
+	assert.NotContains(t, machineText(calm), "do not trust")
+	late := calm
+	late.Late = time.Second
+	assert.Contains(t, machineText(late), "do not trust")
+	unknown := calm
+	unknown.Measured = false
+	assert.Contains(t, machineText(unknown), "not known")
 }

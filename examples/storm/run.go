@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/retrybudget/retrybudget/examples/internal/machine"
 )
 
 // result is a whole run.
@@ -13,7 +15,7 @@ type result struct {
 	Config      config
 	Story       story
 	Rows        []measured
-	Machine     machineLoad
+	Machine     machine.Load
 	Until       time.Duration // how much of the story was lived
 	Interrupted bool
 }
@@ -21,13 +23,13 @@ type result struct {
 // play runs all strategies of the config side by side, until the story or ctx
 // ends, and measures them. The worlds share nothing but the machine.
 func play(ctx context.Context, c config, show func(context.Context, *live)) (result, error) {
-	st := overloadStory(c)
+	st := storyOf(c)
 	calls := schedule(c)
 	worlds, err := newWorlds(ctx, c, len(calls))
 	if err != nil {
 		return result{}, err
 	}
-	meter := startCPUMeter()
+	meter := machine.Start()
 	start := time.Now()
 	shown, stopShowing := context.WithCancel(ctx)
 	var showing, playing sync.WaitGroup
@@ -37,11 +39,11 @@ func play(ctx context.Context, c config, show func(context.Context, *live)) (res
 	}
 	playing.Wait()
 	until := min(time.Since(start), st.length())
-	machine := meter.stop(lateness(worlds), c.AttemptTimeout)
+	load := meter.Stop(lateness(worlds), c.AttemptTimeout)
 	stopShowing()
 	showing.Wait()
 
-	r := result{Config: c, Story: st, Machine: machine, Until: until, Interrupted: ctx.Err() != nil}
+	r := result{Config: c, Story: st, Machine: load, Until: until, Interrupted: ctx.Err() != nil}
 	for _, w := range worlds {
 		w.close()
 		r.Rows = append(r.Rows, measure(c, w.strategy, st, w.observed(start), until))
@@ -75,15 +77,13 @@ func (w *world) observed(start time.Time) observation {
 				Start:    o.started.Sub(start),
 				End:      o.ended.Sub(start),
 				OK:       o.ok,
-				Attempts: int(w.service.attempts[i]),
+				Attempts: w.service.Attempts(i),
 			})
 		}
 	}
 	// The goroutines of two calls a moment apart may start in either order.
 	slices.SortStableFunc(seen.Calls, func(a, b callSeen) int { return cmp.Compare(a.Start, b.Start) })
-	for _, at := range w.service.arrivals {
-		seen.Attempts = append(seen.Attempts, at.Sub(start))
-	}
+	seen.Attempts = w.arrivals.Since(start)
 	return seen
 }
 

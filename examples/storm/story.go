@@ -1,17 +1,17 @@
 package main
 
 import (
-	"fmt"
 	"time"
+
+	"github.com/retrybudget/retrybudget/examples/internal/backend"
 )
 
 // phase is a stretch of the story with one condition of the server.
 type phase struct {
-	Name     string
-	Start    time.Duration // from the start of the run
-	End      time.Duration
-	Capacity float64 // share of the workers that work
-	Errors   float64 // share of attempts answered UNAVAILABLE
+	Name      string
+	Start     time.Duration // from the start of the run
+	End       time.Duration
+	Condition backend.Condition
 }
 
 // story is what happens to the server while the calls go on.
@@ -21,15 +21,19 @@ type story struct {
 	FaultEnd   time.Duration
 }
 
-// overloadStory is health, a part of the capacity lost, health again.
-func overloadStory(c config) story {
-	share := c.Errors / 100
+// storyOf is health, the fault of the scenario, health again. Random errors go on
+// all the time, in the fault among the attempts that it leaves alone.
+func storyOf(c config) story {
+	s := c.scenario()
+	random := c.Errors / 100
+	healthy, fault := backend.Condition{Workers: 1, Slow: 1, Errors: random}, s.fault(c)
+	fault.Errors = 1 - (1-fault.Errors)*(1-random)
 	start, end := c.Health, c.Health+c.Fault
 	return story{
 		Phases: []phase{
-			{Name: "healthy", End: start, Capacity: 1, Errors: share},
-			{Name: fmt.Sprintf("fault: %.4g %% capacity", c.FaultCapacity), Start: start, End: end, Capacity: c.FaultCapacity / 100, Errors: share},
-			{Name: "capacity is back", Start: end, End: c.length(), Capacity: 1, Errors: share},
+			{Name: "healthy", End: start, Condition: healthy},
+			{Name: "fault: " + s.label(c), Start: start, End: end, Condition: fault},
+			{Name: s.After, Start: end, End: c.length(), Condition: healthy},
 		},
 		FaultStart: start,
 		FaultEnd:   end,

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"google.golang.org/grpc"
+
+	"github.com/retrybudget/retrybudget"
 )
 
 // strategy is one way for a client to retry.
@@ -59,7 +61,19 @@ var strategies = []strategy{
 		Name:  "retrybudget",
 		Title: "retrybudget",
 		About: "default budget (20 tokens, empty at first, 0.1 for each success), 3 attempts, per-attempt timeout, default backoff",
-		dial:  dialRetrybudget,
+		dial:  dialRetrybudget(nil),
+	},
+	{
+		Name:  "retrybudget-adaptive",
+		Title: "retrybudget adaptive",
+		About: "the same with WithBudget(Adaptive()): a budget for each method (reserve 2) and one for the target (reserve 3), 0.1 for each success, above the reserve half of it lost in 2 s",
+		dial:  dialRetrybudget(retrybudget.Adaptive),
+	},
+	{
+		Name:  "retrybudget-throttle",
+		Title: "retrybudget throttle",
+		About: "the same with WithBudget(PerTarget(ThrottleConfig{MaxTokens: 10, TokenRatio: 0.1})): gRFC A6's rule, which grpc-go + retryThrottling has too, with attempt timeouts",
+		dial:  dialRetrybudget(throttle),
 	},
 }
 

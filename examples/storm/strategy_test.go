@@ -6,11 +6,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/retrybudget/retrybudget/examples/internal/backend"
 )
 
 // testConfig has limits that a busy machine does not reach by itself.
 func testConfig() config {
-	c := quickConfig()
+	c := testDefaults("overload", true)
 	c.Clients = 1
 	c.ServiceTime = time.Millisecond
 	c.AttemptTimeout = 500 * time.Millisecond
@@ -20,20 +22,18 @@ func testConfig() config {
 
 // call makes one call in a condition of the server and returns what the caller
 // and the server saw.
-func call(t *testing.T, w *world, c config, number int, condition phase) (ok bool, attempts int) {
+func call(t *testing.T, w *world, c config, number int, condition backend.Condition) (ok bool, attempts int) {
 	t.Helper()
-	w.service.enter(condition, c.Workers)
+	w.service.Enter(condition)
 	w.call(t.Context(), c, number, arrival{}, time.Now())
 	require.True(t, w.outcomes[number].done)
-	w.service.mu.Lock()
-	defer w.service.mu.Unlock()
-	return w.outcomes[number].ok, int(w.service.attempts[number])
+	return w.outcomes[number].ok, w.service.Attempts(number)
 }
 
 var (
-	allFails = phase{Errors: 1} // every attempt gets UNAVAILABLE
-	hangs    = phase{}          // no worker: attempts wait for ever
-	healthy  = phase{Capacity: 1}
+	allFails = backend.Condition{Errors: 1} // every attempt gets UNAVAILABLE
+	hangs    = backend.Condition{}          // no worker: attempts wait for ever
+	healthy  = backend.Condition{Workers: 1}
 )
 
 // What a strategy retries is what its row in the table stands for.
@@ -51,7 +51,8 @@ func TestStrategy_attempts(t *testing.T) {
 		{"grpc", 3, 1},
 		{"grpc-throttled", 3, 1},
 		{"failsafe", 3, 3},
-		{"retrybudget", 3, 2}, // 30 successes earn 3 retries: two for the first call, one for the second
+		{"retrybudget", 3, 2},          // 30 successes earn 3 retries: two for the first call, one for the second
+		{"retrybudget-throttle", 3, 2}, // 10 tokens, less three failures, then above 5 only after the first
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -73,6 +74,70 @@ func TestStrategy_attempts(t *testing.T) {
 			assert.False(t, ok)
 			assert.Equal(t, test.hanging, attempts, "no answer")
 		})
+	}
+}
+
+// Without the warm-up, because what it earns leaks as fast as the machine is slow.
+func TestStrategy_adaptiveStartsWithItsReserve(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		condition backend.Condition
+		attempts  int
+	}{
+		{allFails, 3}, // the reserve of two, one each
+		{hangs, 2},    // 1.5 for the first timeout, and half a token is not enough
+	} {
+		s, _ := strategyNamed("retrybudget-adaptive")
+		c := testConfig()
+		w, err := newWorld(t.Context(), c, s, 1)
+		require.NoError(t, err)
+		_, attempts := call(t, w, c, 0, test.condition)
+		assert.Equal(t, test.attempts, attempts)
+		w.close()
+	}
+}
+
+// In a long outage each of the three budgets ends the retries, and the two that
+// start with something spend that before.
+func TestStrategy_budgetsEndRetries(t *testing.T) {
+	t.Parallel()
+	const outage = 30
+	for name, want := range map[string]int{"retrybudget": 0, "retrybudget-adaptive": 2, "retrybudget-throttle": 3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, ok := strategyNamed(name)
+			require.True(t, ok)
+			c := testConfig()
+			w, err := newWorld(t.Context(), c, s, outage)
+			require.NoError(t, err)
+			defer w.close()
+			retries := 0
+			for i := range outage {
+				_, attempts := call(t, w, c, i, allFails)
+				retries += attempts - 1
+			}
+			assert.Equal(t, want, retries)
+		})
+	}
+}
+
+// Clients are processes: what one of them spends, another still has.
+func TestStrategy_clientsShareNoBudget(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"retrybudget-adaptive", "retrybudget-throttle"} {
+		s, _ := strategyNamed(name)
+		c := testConfig()
+		c.Clients = 2
+		const outage = 10
+		w, err := newWorld(t.Context(), c, s, outage+1)
+		require.NoError(t, err)
+		for i := range outage {
+			call(t, w, c, i, allFails)
+		}
+		w.call(t.Context(), c, outage, arrival{Client: 1}, time.Now())
+		assert.Equal(t, 1, w.service.Attempts(outage-1), "%s: the first client has spent all", name)
+		assert.Greater(t, w.service.Attempts(outage), 1, "%s: the second has not", name)
+		w.close()
 	}
 }
 

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+
+	"github.com/retrybudget/retrybudget/examples/internal/terminal"
 )
 
 // What -quick demands. A control that recovers proves nothing, so naive must
@@ -12,20 +14,14 @@ const (
 	retrybudgetAtMost = 1.15 // amplification not above it
 )
 
-// demand is one thing -quick checks.
-type demand struct {
-	Text string
-	Met  bool
-}
-
 // demands judges a run that has rows for naive and retrybudget.
-func demands(rows []measured) []demand {
+func demands(rows []measured) []terminal.Demand {
 	naive, budget := rowOf(rows, "naive"), rowOf(rows, "retrybudget")
-	return []demand{
-		{fmt.Sprintf("naive amplification above %.4g: %.2f", naiveAbove, naive.Amplification), naive.Amplification > naiveAbove},
-		{fmt.Sprintf("naive not recovered by the end: %s", naive.Recovery.text()), naive.Recovery.State == never},
-		{fmt.Sprintf("retrybudget amplification at most %.4g: %.2f", retrybudgetAtMost, budget.Amplification), budget.Calls > 0 && budget.Amplification <= retrybudgetAtMost},
-		{fmt.Sprintf("retrybudget recovered: %s", budget.Recovery.text()), budget.Recovery.State == recovered},
+	return []terminal.Demand{
+		{Text: fmt.Sprintf("naive amplification above %.4g: %.2f", naiveAbove, naive.Amplification), Met: naive.Amplification > naiveAbove},
+		{Text: fmt.Sprintf("naive not recovered by the end: %s", naive.Recovery.text()), Met: naive.Recovery.State == never},
+		{Text: fmt.Sprintf("retrybudget amplification at most %.4g: %.2f", retrybudgetAtMost, budget.Amplification), Met: budget.Calls > 0 && budget.Amplification <= retrybudgetAtMost},
+		{Text: fmt.Sprintf("retrybudget recovered: %s", budget.Recovery.text()), Met: budget.Recovery.State == recovered},
 	}
 }
 
@@ -38,18 +34,16 @@ func rowOf(rows []measured, name string) measured {
 	return measured{}
 }
 
-// writeVerdict prints every demand and tells whether all were met.
+// judged is the scenario of the demands.
+const judged = "overload"
+
+// writeVerdict prints every demand and tells whether all were met. The other
+// scenarios have no demands: their faults end when they are over, whatever
+// clients do.
 func writeVerdict(out io.Writer, r result) bool {
-	met := true
-	for _, d := range demands(r.Rows) {
-		mark := "ok    "
-		if !d.Met {
-			mark, met = "FAILED", false
-		}
-		fmt.Fprintf(out, "quick: %s %s\n", mark, d.Text)
+	if r.Config.Scenario != judged {
+		fmt.Fprintf(out, "quick: nothing is judged in -scenario %s, only in %s\n", r.Config.Scenario, judged)
+		return true
 	}
-	if !met && r.Machine.Saturated() {
-		fmt.Fprintln(out, "quick: the machine was in the way, which alone may have caused that: run it again when nothing else is running")
-	}
-	return met
+	return terminal.WriteVerdict(out, demands(r.Rows), r.Machine.Saturated())
 }

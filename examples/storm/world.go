@@ -3,22 +3,23 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"strconv"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/connectivity"
-	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/retrybudget/retrybudget/examples/internal/backend"
+	"github.com/retrybudget/retrybudget/examples/internal/loopback"
+	"github.com/retrybudget/retrybudget/examples/internal/openloop"
 	quickstartv1 "github.com/retrybudget/retrybudget/proto/retrybudget/quickstart/v1"
 )
 
 // world is one strategy's own server and clients, joined by loopback TCP.
 type world struct {
 	strategy strategy
-	service  *service
+	service  *backend.Service
+	arrivals loopback.Counter
 	server   *grpc.Server
 	conns    []*grpc.ClientConn
 	clients  []quickstartv1.InventoryServiceClient
@@ -40,18 +41,16 @@ type outcome struct {
 func newWorld(ctx context.Context, c config, s strategy, calls int) (*world, error) {
 	w := &world{
 		strategy: s,
-		service:  newService(c, calls),
-		server:   grpc.NewServer(grpc.WaitForHandlers(true)), // after close nothing is counted any more
+		service:  backend.NewService(backend.Config{Seed: c.Seed, Workers: c.Workers, ServiceTime: c.ServiceTime, Calls: calls}),
 		outcomes: make([]outcome, calls),
 	}
-	quickstartv1.RegisterInventoryServiceServer(w.server, w.service)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	server, address, err := loopback.Serve(w.service, &w.arrivals)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Name, err)
 	}
-	go w.server.Serve(listener) //nolint:errcheck // ends with close; a broken listener shows in connect
+	w.server = server
 	for range c.Clients {
-		if err := w.connect(ctx, c, listener.Addr().String()); err != nil {
+		if err := w.connect(ctx, c, address); err != nil {
 			w.close()
 			return nil, fmt.Errorf("%s: %w", s.Name, err)
 		}
@@ -64,37 +63,31 @@ func (w *world) connect(ctx context.Context, c config, address string) error {
 	if err != nil {
 		return err
 	}
-	conn, err := grpc.NewClient(address, append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	conn, err := loopback.Connect(ctx, address, options...)
 	if err != nil {
 		return err
 	}
 	w.conns = append(w.conns, conn)
 	w.clients = append(w.clients, quickstartv1.NewInventoryServiceClient(conn))
-	conn.Connect()
-	for state := conn.GetState(); state != connectivity.Ready; state = conn.GetState() {
-		if !conn.WaitForStateChange(ctx, state) {
-			return fmt.Errorf("connecting to %s: %w", address, ctx.Err())
-		}
-	}
 	return nil
 }
 
 // play lives the story from its start to its end, or until ctx ends, and
 // returns when every call that was started has ended.
 func (w *world) play(ctx context.Context, c config, st story, calls []arrival, start time.Time) {
-	w.service.enter(st.Phases[0], c.Workers)
+	w.service.Enter(st.Phases[0].Condition)
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() {
 		for _, p := range st.Phases[1:] {
-			if !waitUntil(ctx, start.Add(p.Start)) {
+			if !openloop.WaitUntil(ctx, start.Add(p.Start)) {
 				return
 			}
-			w.service.enter(p, c.Workers)
+			w.service.Enter(p.Condition)
 		}
 	})
 	for i, a := range calls {
-		if !waitUntil(ctx, start.Add(a.At)) {
+		if !openloop.WaitUntil(ctx, start.Add(a.At)) {
 			return
 		}
 		running.Go(func() { w.call(ctx, c, i, a, start) })
@@ -117,25 +110,6 @@ func (w *world) close() {
 	for _, conn := range w.conns {
 		conn.Close()
 	}
-	w.service.pool.close()
+	w.service.Close()
 	w.server.Stop()
-}
-
-// waitUntil returns false if ctx ended first.
-func waitUntil(ctx context.Context, moment time.Time) bool {
-	if ctx.Err() != nil {
-		return false
-	}
-	d := time.Until(moment)
-	if d <= 0 {
-		return true
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -1,6 +1,7 @@
 package overload_test
 
 import (
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/retrybudget/retrybudget"
 	"github.com/retrybudget/retrybudget/internal/overload"
 )
 
@@ -61,4 +63,59 @@ func TestWorld_trafficAndErrorsAreWhatTheyAreSaidToBe(t *testing.T) {
 	_, failed := r.Masked(0)
 	assert.InDelta(t, 0.2*float64(calls), failed, 5*36)
 	assert.InDelta(t, 0.8, r.Availability(), 5*0.0045)
+}
+
+// audit grants everything and keeps books.
+type audit struct {
+	mu                       sync.Mutex
+	open                     map[retrybudget.Cause]int
+	granted, settled, missed int
+}
+
+func (a *audit) RecordSuccess()                  {}
+func (a *audit) RecordFailure(retrybudget.Cause) {}
+
+func (a *audit) TryTake(c retrybudget.Cause) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.granted++
+	a.open[c]++
+	return true
+}
+
+func (a *audit) Settle(c retrybudget.Cause, _ retrybudget.Outcome) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.settled++
+	a.open[c]--
+	if a.open[c] < 0 {
+		a.missed++
+	}
+}
+
+// TestWorld_everyGrantIsSettledOnce: by success, failure, timeout or because the
+// other budget refused, under load and with the cause it was granted for.
+func TestWorld_everyGrantIsSettledOnce(t *testing.T) {
+	t.Parallel()
+	for name, cfg := range map[string]retrybudget.BudgetConfig{
+		"TokenBucket":    retrybudget.TokenBucketConfig{},
+		"AdaptiveBudget": retrybudget.AdaptiveConfig{},
+		"Throttle":       retrybudget.ThrottleConfig{MaxTokens: 10, TokenRatio: 0.1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			books := &audit{open: map[retrybudget.Cause]int{}}
+			scenario := overload.Overload(overload.Size{Warmup: 2 * time.Second})
+			scenario.Fault, scenario.Fail = 3*time.Second, []float64{0.05}
+			run(t, scenario, overload.Strategy{Budget: func() retrybudget.BudgetFactory {
+				return retrybudget.Both(retrybudget.Shared(books), retrybudget.PerMethod(cfg))
+			}}, 1)
+			assert.Greater(t, books.granted, 100)
+			assert.Equal(t, books.granted, books.settled)
+			assert.Zero(t, books.missed, "settled with another cause, or twice")
+			for cause, n := range books.open {
+				assert.Zero(t, n, "not settled: %+v", cause)
+			}
+		})
+	}
 }

@@ -87,7 +87,7 @@ func TestNode_obeysTheServer(t *testing.T) {
 		},
 		{
 			name: "control: the hint says nothing to it", backoff: soon,
-			handler:  func(ctx context.Context, _ int) error { return callNobody(t, ctx) },
+			handler:  func(ctx context.Context, _ int) error { return callNobody(ctx, t) },
 			attempts: 3, runs: 3, code: codes.Unavailable,
 		},
 		{
@@ -100,7 +100,7 @@ func TestNode_obeysTheServer(t *testing.T) {
 		},
 		{
 			name: "WithPushbackHint", backoff: soon, opts: []retrybudget.ServerOption{retrybudget.WithPushbackHint()},
-			handler:  func(ctx context.Context, _ int) error { return callNobody(t, ctx) },
+			handler:  func(ctx context.Context, _ int) error { return callNobody(ctx, t) },
 			attempts: 1, runs: 1, code: codes.Unavailable,
 		},
 		{

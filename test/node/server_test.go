@@ -120,7 +120,7 @@ func (s *server) runs() int {
 
 // callNobody makes a call that fails because nobody listens, and that the empty
 // budget does not retry.
-func callNobody(t *testing.T, ctx context.Context) error {
+func callNobody(ctx context.Context, t *testing.T) error {
 	t.Helper()
 	r, err := retrybudget.New()
 	if !assert.NoError(t, err) {

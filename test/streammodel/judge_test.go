@@ -1,7 +1,6 @@
 package streammodel_test
 
 import (
-	"fmt"
 	"io"
 	"math"
 	"slices"
@@ -66,7 +65,7 @@ func (w *world) judgeDelivered() {
 	if n := len(w.app.got); n > len(last.sent) || !slices.Equal(w.app.got, last.sent[:n]) {
 		w.fail("the application got what attempt %d did not send: %q", last.number, shorten(w.app.got))
 	}
-	if from := of(w.app.header, "attempt"); from != "" && from != strconv.Itoa(last.number) {
+	if from := attemptOf(w.app.header); from != "" && from != strconv.Itoa(last.number) {
 		w.fail("the application got headers of attempt %s", from)
 	}
 }
@@ -163,10 +162,10 @@ func (w *world) judgeAnswer(end outcome) {
 	if len(w.app.got) != want {
 		w.fail("the application got %d of %d messages", len(w.app.got), want)
 	}
-	if number := strconv.Itoa(last.number); of(w.app.trailer, "attempt") != number || of(w.app.targets.trailer, "attempt") != number {
+	if number := strconv.Itoa(last.number); attemptOf(w.app.trailer) != number || attemptOf(w.app.targets.trailer) != number {
 		w.fail("Trailer gave %v, grpc.Trailer %v, after attempt %d", w.app.trailer, w.app.targets.trailer, last.number)
 	}
-	if from := of(w.app.targets.header, "attempt"); from != "" && from != strconv.Itoa(last.number) {
+	if from := attemptOf(w.app.targets.header); from != "" && from != strconv.Itoa(last.number) {
 		w.fail("grpc.Header gave %v after attempt %d", w.app.targets.header, last.number)
 	}
 }
@@ -217,40 +216,4 @@ func (w *world) judgeBudget() {
 		return
 	}
 	w.fail("there is no budget")
-}
-
-// tally is what happened in all runs of a test.
-type tally struct {
-	runs, retried, retries, replayed, timedOut, committed, canceled, messages int
-	reasons                                                                   map[string]int
-}
-
-// add counts a run.
-func (c *tally) add(w *world) {
-	c.runs++
-	c.retries += len(w.retries)
-	c.messages += len(w.app.got)
-	if len(w.retries) > 0 {
-		c.retried++
-	}
-	for _, a := range w.attempts {
-		if a.number > 1 && len(a.received) > 0 {
-			c.replayed++
-		}
-		if !a.finished && w.timesOut(a) && a.end == a.start+w.plan.attemptTimeout {
-			c.timedOut++
-		}
-	}
-	if c.reasons == nil {
-		c.reasons = map[string]int{}
-	}
-	for _, e := range w.ended {
-		c.reasons[e.Reason.String()]++
-	}
-}
-
-// String shows the counts.
-func (c *tally) String() string {
-	return fmt.Sprintf("%d runs: %d with retries, %d retries, %d attempts that got a replay, %d attempt timeouts, %d messages delivered; ends by reason: %v",
-		c.runs, c.retried, c.retries, c.replayed, c.timedOut, c.messages, c.reasons)
 }

@@ -1,9 +1,7 @@
 package streammodel_test
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -29,6 +27,10 @@ type plan struct {
 	tokens         int  // in the budget
 	limit          int  // of bytes kept for replay
 	ofAll          bool // the limit is that of all streams together, not the call's
+
+	// large makes all messages so large that flow control holds up whoever
+	// sends four before the other side reads.
+	large bool
 
 	deadline time.Duration // of the call
 	cancel   time.Duration // when the caller cancels, 0 for never
@@ -111,6 +113,7 @@ func drawPlan(t *rapid.T) plan {
 		ofAll:          rapid.Bool().Draw(t, "limit of all"),
 		deadline:       mostly(100*unit, 10*unit, 3*unit, 0).Draw(t, "deadline") + unit*7/10,
 		drain:          mostly(true, false).Draw(t, "drain"),
+		large:          mostly(false, true).Draw(t, "large"),
 	}
 	if rapid.IntRange(0, 9).Draw(t, "non-idempotent") == 9 {
 		p.level = retrybudget.NonIdempotent
@@ -121,6 +124,12 @@ func drawPlan(t *rapid.T) plan {
 	p.threads = drawThreads(t, p.clientStreams)
 	for n := rapid.SampledFrom([]int{2, 3, 1, 4}).Draw(t, "scripts"); n > 0; n-- {
 		p.scripts = append(p.scripts, drawScript(t, n == 1, p.serverStreams))
+	}
+	if p.large {
+		p.enlarge()
+		if p.clientStreams && p.serverStreams && rapid.Bool().Draw(t, "clinch") {
+			p.clinch()
+		}
 	}
 	return p
 }
@@ -173,8 +182,11 @@ func drawOp(t *rapid.T, verbs []verb) op {
 	return o
 }
 
-// drawSize draws the size of a message. Three of the largest are more than
-// flow control lets through before the other side reads.
+// largeSize is more than a quarter of what gRPC takes of a stream before the other
+// side reads.
+const largeSize = 60_000
+
+// drawSize draws the size of a message.
 func drawSize(t *rapid.T) int {
 	return rapid.SampledFrom([]int{0, 0, 10, 1000, 30_000}).Draw(t, "size")
 }
@@ -215,59 +227,28 @@ func drawScript(t *rapid.T, last, serverStreams bool) script {
 	return s
 }
 
-// GoString shows a plan in the report of a failure.
-func (p plan) GoString() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "{client streams %v, server streams %v, forced codec %v\n", p.clientStreams, p.serverStreams, p.forcedCodec)
-	fmt.Fprintf(&b, "  attempts %d, idempotency %d, attempt timeout %v, backoff %v, tokens %d, replay limit %d (of all: %v)\n",
-		p.maxAttempts, p.level, p.attemptTimeout, p.backoff, p.tokens, p.limit, p.ofAll)
-	fmt.Fprintf(&b, "  deadline %v, cancel %v, drain %v\n", p.deadline, p.cancel, p.drain)
-	for i, ops := range p.threads {
-		fmt.Fprintf(&b, "  thread %d:", i+1)
-		for _, o := range ops {
-			fmt.Fprintf(&b, " %v", o)
+// enlarge makes all messages large.
+func (p *plan) enlarge() {
+	for _, ops := range p.threads {
+		for i := range ops {
+			ops[i].size = largeSize
 		}
-		b.WriteByte('\n')
 	}
-	for i, s := range p.scripts {
-		fmt.Fprintf(&b, "  script %d:", i+1)
-		for _, a := range s.acts {
-			fmt.Fprintf(&b, " %v", a)
+	for _, s := range p.scripts {
+		for i := range s.acts {
+			s.acts[i].size = largeSize
 		}
-		if s.hang {
-			b.WriteString(" hang\n")
-			continue
-		}
-		fmt.Fprintf(&b, " %v pushback %q\n", s.code, s.pushback)
 	}
-	b.WriteByte('}')
-	return b.String()
 }
 
-// String shows a step.
-func (o op) String() string {
-	name := [...]string{"send", "close", "receive", "header", "trailer", "context"}[o.verb]
-	if o.verb == doSend {
-		name = fmt.Sprintf("send(%d)", o.size)
-	}
-	if o.pause > 0 {
-		return fmt.Sprintf("%v,%s", o.pause, name)
-	}
-	return name
-}
-
-// String shows an act.
-func (a act) String() string {
-	switch a.deed {
-	case actReceive:
-		return fmt.Sprintf("receive(%d)", a.n)
-	case actReceiveAll:
-		return "receiveAll"
-	case actHeader:
-		return "header"
-	case actSend:
-		return fmt.Sprintf("send(%d×%d)", a.n, a.size)
-	default:
-		return fmt.Sprintf("wait(%v)", time.Duration(a.n)*unit)
+// clinch makes the replay one that the server does not read before its answers
+// are received. Four messages fit into the usual limit, a fifth would commit.
+func (p *plan) clinch() {
+	sends := slices.Repeat([]op{{verb: doSend, size: largeSize}}, 4)
+	isSend := func(o op) bool { return o.verb == doSend }
+	p.threads[0] = append(sends, slices.DeleteFunc(p.threads[0], isSend)...)
+	p.scripts = []script{
+		{acts: []act{{deed: actReceive, n: 4}}, code: codes.Unavailable},
+		{acts: []act{{deed: actSend, n: 4, size: largeSize}, {deed: actReceiveAll}}, code: codes.OK},
 	}
 }

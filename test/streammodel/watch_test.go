@@ -67,14 +67,24 @@ func (w *world) look() {
 }
 
 // lookAtWait sees to it that the application is only kept waiting without an
-// attempt for as long as the wait before a retry is.
+// attempt for as long as the wait before a retry is. A sender may wait for
+// longer: the end of an attempt comes behind messages that nobody receives.
 func (w *world) lookAtWait(last *attempt) {
-	if !w.app.sending && !w.app.inReceive && w.app.inHeader == 0 {
+	waiting := w.app.inReceive || w.app.inHeader > 0
+	if !waiting && (!w.app.sending || len(last.sent) > len(w.app.got)) {
 		return
 	}
-	_, wait := w.guidance(last.script)
-	if since := max(last.end, w.app.since); w.now()-since > max(wait, w.plan.backoff) {
+	least, most := w.plan.backoff, w.plan.backoff // as far as can be said before it is over
+	if last.finished {
+		_, wait := w.guidance(last.script)
+		least, most = min(least, wait), max(most, wait)
+	}
+	since := max(last.end, w.app.since)
+	switch {
+	case w.now()-since > most:
 		w.fail("the application is stuck: attempt %d is over since %v", last.number, last.end)
+	case since+least >= w.plan.deadline && !w.app.isGone:
+		w.fail("the application waits after attempt %d for a retry that the deadline forbids", last.number)
 	}
 }
 

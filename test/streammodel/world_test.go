@@ -25,6 +25,8 @@ const (
 	method = "/test.Service/Stream"
 	// warmUp is a method of its own, so that it has a budget of its own.
 	warmUp = "/test.Service/WarmUp"
+	// window is how many bytes of a stream may be under way unread.
+	window = 64 << 10
 )
 
 // A world is one run of a plan: a server that follows the scripts, a connection
@@ -66,7 +68,8 @@ func (w *world) open(t *rapid.T) {
 		t.Fatal(err)
 	}
 	l := bufconn.Listen(1 << 20)
-	srv := grpc.NewServer(grpc.UnknownServiceHandler(func(srv any, stream grpc.ServerStream) error {
+	// Without them the windows grow while a connection is used.
+	srv := grpc.NewServer(grpc.StaticStreamWindowSize(window), grpc.UnknownServiceHandler(func(srv any, stream grpc.ServerStream) error {
 		if name, _ := grpc.MethodFromServerStream(stream); name == warmUp {
 			return stream.SendMsg(&wrapperspb.BytesValue{})
 		}
@@ -75,7 +78,7 @@ func (w *world) open(t *rapid.T) {
 	go func() { _ = srv.Serve(l) }() // ends with Stop
 	t.Cleanup(srv.Stop)
 	w.cc, err = grpc.NewClient("passthrough:///bufnet", append(w.r.DialOptions(),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStaticStreamWindowSize(window),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))...)
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +87,7 @@ func (w *world) open(t *rapid.T) {
 	if err := w.cc.Invoke(t.Context(), warmUp, &wrapperspb.BytesValue{}, &wrapperspb.BytesValue{}); err != nil {
 		t.Fatal(err)
 	}
-	w.ended, w.trace = nil, nil
+	w.ended, w.endedAt, w.trace = nil, 0, nil
 }
 
 // run runs the plan and returns what was wrong.
@@ -165,9 +168,10 @@ func (w *world) Warned(e retrybudget.WarningEvent) {
 	w.fail("warned: %s", e.Text)
 }
 
-// of returns the only value of a key, or "".
-func of(md metadata.MD, key string) string {
-	if v := md.Get(key); len(v) == 1 {
+// attemptOf is the attempt that metadata of the server comes from, "" if it does
+// not say.
+func attemptOf(md metadata.MD) string {
+	if v := md.Get("attempt"); len(v) == 1 {
 		return v[0]
 	}
 	return ""

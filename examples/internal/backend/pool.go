@@ -18,6 +18,7 @@ import (
 type Pool struct {
 	mu     sync.Mutex
 	limit  int
+	slow   float64 // what the time of work that starts now is multiplied by
 	busy   int
 	queue  []job
 	closed bool
@@ -31,7 +32,7 @@ type job struct {
 
 // NewPool returns a pool in which that many attempts are worked on at once.
 func NewPool(workers int) *Pool {
-	return &Pool{limit: workers}
+	return &Pool{limit: workers, slow: 1}
 }
 
 // Do queues work and returns a channel that is closed when it is finished.
@@ -56,6 +57,14 @@ func (p *Pool) Resize(workers int) {
 	p.startLocked(time.Now())
 }
 
+// Slow changes what the time of work is multiplied by. Work that has been started
+// takes the time that it was given.
+func (p *Pool) Slow(times float64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.slow = times
+}
+
 // Close drops the queue; no work is started any more.
 func (p *Pool) Close() {
 	p.mu.Lock()
@@ -74,7 +83,7 @@ func (p *Pool) startLocked(free time.Time) {
 		if next.queued.After(start) {
 			start = next.queued
 		}
-		end := start.Add(next.took)
+		end := start.Add(time.Duration(p.slow * float64(next.took)))
 		time.AfterFunc(time.Until(end), func() { p.finish(next, end) })
 	}
 }

@@ -47,10 +47,10 @@ func (c Condition) Capacity() float64 {
 type Service struct {
 	quickstartv1.UnimplementedInventoryServiceServer
 
-	cfg       Config
-	pool      *Pool
-	condition atomic.Pointer[Condition]
-	attempts  []atomic.Int32 // of each call
+	cfg      Config
+	pool     *Pool
+	errors   atomic.Uint64  // Condition.Errors, as float bits
+	attempts []atomic.Int32 // of each call
 }
 
 // NewService returns a healthy server.
@@ -60,12 +60,13 @@ func NewService(cfg Config) *Service {
 	return s
 }
 
-// Enter puts the server into a condition. Work that has begun is not changed.
+// Enter puts the server into a condition. Work that has begun goes on as it was.
 func (s *Service) Enter(c Condition) {
 	if c.Slow == 0 {
 		c.Slow = 1
 	}
-	s.condition.Store(&c)
+	s.errors.Store(math.Float64bits(c.Errors))
+	s.pool.Slow(c.Slow)
 	s.pool.Resize(int(math.Round(c.Workers * float64(s.cfg.Workers))))
 }
 
@@ -76,12 +77,12 @@ func (s *Service) GetStock(ctx context.Context, req *quickstartv1.GetStockReques
 	if err != nil || call < 0 || call >= len(s.attempts) {
 		return nil, status.Errorf(codes.InvalidArgument, "backend: no such call: %q", req.GetSku())
 	}
-	fate, condition := FateOf(s.cfg.Seed, call, int(s.attempts[call].Add(1))), s.condition.Load()
-	if fate.Fails(condition.Errors) {
+	fate := FateOf(s.cfg.Seed, call, int(s.attempts[call].Add(1)))
+	if fate.Fails(math.Float64frombits(s.errors.Load())) {
 		return nil, status.Error(codes.Unavailable, "backend: told to fail")
 	}
 	select {
-	case <-s.pool.Do(fate.Took(time.Duration(condition.Slow * float64(s.cfg.ServiceTime)))):
+	case <-s.pool.Do(fate.Took(s.cfg.ServiceTime)):
 		return &quickstartv1.GetStockResponse{Sku: req.GetSku()}, nil
 	case <-ctx.Done():
 		// The caller has given up; the pool will do the work all the same.

@@ -1,8 +1,0 @@
-//go:build !unix
-
-package main
-
-import "time"
-
-// processorTime is not known on this system; the report says so.
-func processorTime() (time.Duration, bool) { return 0, false }

@@ -1,0 +1,204 @@
+package retrybudget_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/retrybudget/retrybudget"
+)
+
+// Under fake time everything takes whole milliseconds here, so that much happens
+// at one instant, in an order that chance decides: answers, failures, attempt
+// timeouts, backoff, what the application does, its cancel, the connection's end.
+
+// dice are shared by a server and its client.
+type dice struct {
+	mu     sync.Mutex
+	rand   *rand.Rand
+	single bool // the server answers with one message
+}
+
+func (d *dice) roll(n int) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.rand.IntN(n)
+}
+
+// pause lets up to three milliseconds pass.
+func (d *dice) pause() { <-time.After(time.Duration(d.roll(4)) * ms) }
+
+// capricious is a server that takes its time, fails now and then, and otherwise
+// answers every message in the end.
+func (d *dice) capricious(ss grpc.ServerStream) error {
+	d.pause()
+	if d.roll(3) == 0 {
+		_ = ss.SendHeader(nil)
+		d.pause()
+	}
+	var got []string
+	for {
+		if d.roll(12) == 0 {
+			return unavailable("capricious")
+		}
+		text, err := recv(ss)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		got = append(got, text)
+		if d.roll(4) == 0 {
+			d.pause()
+		}
+	}
+	for i, text := range got {
+		if text != fmt.Sprint(i) {
+			return status.Errorf(codes.DataLoss, "%v", got)
+		}
+	}
+	answers := append(got, "end")
+	if d.single {
+		answers = []string{"end"}
+	}
+	for _, text := range answers {
+		if err := send(ss, text); err != nil {
+			return err
+		}
+		if d.roll(4) == 0 {
+			d.pause()
+		}
+	}
+	return nil
+}
+
+func TestStreamInstant_everyMessageOnceOrAnHonestError(t *testing.T) {
+	t.Parallel()
+	seeds := uint64(150)
+	if testing.Short() {
+		seeds = 50
+	}
+	for _, ends := range []string{"", "cancel", "deadline", "close"} {
+		for kind, desc := range streamKinds {
+			t.Run(kind+" "+ends, func(t *testing.T) {
+				t.Parallel()
+				for seed := range seeds {
+					synctest.Test(t, func(t *testing.T) { playInstant(t, seed, desc, ends) })
+					if t.Failed() {
+						t.Fatalf("seed %d", seed)
+					}
+				}
+			})
+		}
+	}
+}
+
+func playInstant(t *testing.T, seed uint64, desc *grpc.StreamDesc, ends string) {
+	t.Helper()
+	d := &dice{rand: rand.New(rand.NewPCG(seed, 1)), single: !desc.ServerStreams}
+	messages, want := 4, []string{"0", "1", "2", "3", "end"}
+	switch {
+	case d.single:
+		want = []string{"end"}
+	case !desc.ClientStreams:
+		messages, want = 1, []string{"0", "end"}
+	}
+	s := streamServer(t, d.capricious)
+	ledger, journal := &budgetLedger{grants: -1}, &callJournal{}
+	r := newRetrier(t, ledger.option(), retrybudget.WithObserver(journal), retrybudget.WithPolicy(retrybudget.Policy{
+		MaxAttempts: 100, Idempotency: retrybudget.Idempotent, Backoff: retrybudget.ConstantBackoff(time.Duration(d.roll(3)) * ms),
+		PerAttemptTimeout: time.Duration(3+d.roll(5)) * ms,
+	}))
+	cc := s.Dial(t, r.DialOptions()...)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	after := time.Duration(1+d.roll(12)) * ms
+	switch ends {
+	case "cancel":
+		time.AfterFunc(after, cancel)
+	case "deadline":
+		ctx, cancel = context.WithTimeout(ctx, after)
+		defer cancel()
+	case "close":
+		time.AfterFunc(after, func() { _ = cc.Close() })
+	}
+	var mu sync.Mutex
+	finished := 0
+	cs, err := cc.NewStream(ctx, desc, streamMethod, grpc.OnFinish(func(error) { mu.Lock(); finished++; mu.Unlock() }))
+	var got []string
+	var all sync.WaitGroup
+	complete := false
+	if err == nil {
+		all.Go(func() {
+			for i := range messages {
+				if cs.SendMsg(wrapperspb.String(fmt.Sprint(i))) != nil {
+					return
+				}
+				if d.roll(4) == 0 {
+					d.pause()
+				}
+			}
+			_ = cs.CloseSend()
+			complete = true
+		})
+		if d.roll(4) == 0 {
+			all.Go(func() {
+				d.pause()
+				_, _ = cs.Header()
+			})
+		}
+		if d.roll(3) == 0 {
+			d.pause()
+		}
+		got, err = recvAll(cs)
+		all.Wait()
+		_, again := recvOne(cs)
+		require.Equal(t, err, again)
+	}
+	<-time.After(time.Second) // for handlers in a pause
+	checkInstant(t, ends, got, want, err, complete)
+	mu.Lock()
+	defer mu.Unlock()
+	require.Equal(t, 1, finished)
+	require.Len(t, journal.reasons(), 1)
+	require.Zero(t, r.ReplayBytes())
+	require.Zero(t, s.Live.Load())
+	requireSettled(t, ledger)
+}
+
+// checkInstant checks that the application got a prefix of the right answers, all
+// of them with OK, and an error that what happened explains.
+func checkInstant(t *testing.T, ends string, got, want []string, err error, complete bool) {
+	t.Helper()
+	require.LessOrEqual(t, len(got), len(want))
+	for i, text := range got {
+		require.Equal(t, want[i], text, "%v", got)
+	}
+	if err == io.EOF {
+		require.True(t, complete)
+		require.Equal(t, want, got)
+		return
+	}
+	// The failure of a committed attempt, or of one that time ran out after.
+	allowed := []codes.Code{codes.Unavailable}
+	switch ends {
+	case "cancel", "close":
+		allowed = append(allowed, codes.Canceled, codes.DeadlineExceeded) // that of an attempt before
+	case "deadline":
+		allowed = append(allowed, codes.DeadlineExceeded)
+	}
+	require.Contains(t, allowed, status.Code(err), "%v", err)
+	require.NotErrorIs(t, err, retrybudget.ErrAttemptsExhausted)
+}
