@@ -33,12 +33,12 @@ var registered atomic.Int64
 func registerMethod(t *testing.T, name string, options *descriptorpb.MethodOptions) string {
 	t.Helper()
 	name = fmt.Sprintf("%s_%d", name, registered.Add(1))
-	empty := proto.String(".google.protobuf.Empty")
+	empty := new(".google.protobuf.Empty")
 	file, err := protodesc.NewFile(&descriptorpb.FileDescriptorProto{
-		Name: proto.String("descriptor_test/" + name + ".proto"), Package: proto.String("descriptortest." + name), Syntax: proto.String("proto3"),
+		Name: new("descriptor_test/" + name + ".proto"), Package: new("descriptortest." + name), Syntax: new("proto3"),
 		Dependency: []string{"google/protobuf/empty.proto"},
-		Service: []*descriptorpb.ServiceDescriptorProto{{Name: proto.String("Service"), Method: []*descriptorpb.MethodDescriptorProto{
-			{Name: proto.String("Method"), InputType: empty, OutputType: empty, Options: options},
+		Service: []*descriptorpb.ServiceDescriptorProto{{Name: new("Service"), Method: []*descriptorpb.MethodDescriptorProto{
+			{Name: new("Method"), InputType: empty, OutputType: empty, Options: options},
 		}}},
 	}, protoregistry.GlobalFiles)
 	require.NoError(t, err)

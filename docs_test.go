@@ -49,7 +49,7 @@ func TestReadme_protoIsFromTheQuickstart(t *testing.T) {
 // blocksOf returns the blocks of code in a language.
 func blocksOf(t *testing.T, doc, language string) (blocks []string) {
 	t.Helper()
-	for _, part := range strings.Split(readText(t, doc), "\n```" + language + "\n")[1:] {
+	for _, part := range strings.Split(readText(t, doc), "\n```"+language+"\n")[1:] {
 		block, _, found := strings.Cut(part, "```")
 		require.True(t, found)
 		blocks = append(blocks, block)

@@ -91,9 +91,9 @@ func (c *checker) idempotency(path string, i retrybudgetv1.Idempotency) Idempote
 
 func (c *checker) idempotencyKey(path, name string) string {
 	name = strings.ToLower(name)
-	switch {
-	case name == "":
-	case name == c.attemptHeader:
+	switch name {
+	case "":
+	case c.attemptHeader:
 		c.fail(path, "%q is the attempt header", name)
 	default:
 		c.check(path, validateHeaderName(path, name))

@@ -2,6 +2,7 @@ package retrybudget_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -42,7 +43,7 @@ func TestWithServerConfig_answers(t *testing.T) {
 						return status.Error(tt.code, "mine")
 					}
 					// The message comes last and is outranked all the same.
-					options := append(tt.more, retrybudget.WithServerConfig(configOf(t, tt.config)))
+					options := append(slices.Clone(tt.more), retrybudget.WithServerConfig(configOf(t, tt.config)))
 
 					trailer, err := trailerOf(t, kind.call, handler, options...)
 

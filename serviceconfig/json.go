@@ -72,8 +72,7 @@ func (r *reader) parse(data []byte) *value {
 	}
 	t := tree{r: r, data: data, line: 1}
 	if err := json.Unmarshal(data, new(json.RawMessage)); err != nil {
-		var syntax *json.SyntaxError
-		if errors.As(err, &syntax) {
+		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 			t.advance(int(syntax.Offset))
 		}
 		r.failAt("", t.line, "is not JSON: %v", err)

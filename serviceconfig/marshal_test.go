@@ -43,6 +43,7 @@ func TestMarshal_text(t *testing.T) {
 		budgets { scope: SCOPE_PER_TARGET throttle { max_tokens: 10 token_ratio: 0.1 } }`))
 	require.NoError(t, err)
 	assert.Empty(t, lost)
+	//nolint:testifylint // the layout counts
 	assert.Equal(t, `{
   "methodConfig": [
     {

@@ -98,7 +98,7 @@ func (r *reader) method(v *value) {
 	if h := v.get("hedgingPolicy"); h != nil {
 		r.fail(h, "is not supported: no hedged attempts are sent")
 	}
-	policy := &retrybudgetv1.Policy{MaxAttempts: proto.Uint32(1)}
+	policy := &retrybudgetv1.Policy{MaxAttempts: new(uint32(1))}
 	if p := v.get("retryPolicy"); p != nil && r.is(p, isObject) {
 		policy = r.policy(p)
 	}
@@ -187,11 +187,11 @@ func (r *reader) policy(v *value) *retrybudgetv1.Policy {
 		r.fail(v.get("maxBackoff"), "%v is below initialBackoff %v", most.AsDuration(), initial.AsDuration())
 	}
 	return &retrybudgetv1.Policy{
-		MaxAttempts: proto.Uint32(r.attempts(v.get("maxAttempts"))),
+		MaxAttempts: new(r.attempts(v.get("maxAttempts"))),
 		Backoff: &retrybudgetv1.Policy_ExponentialBackoff{ExponentialBackoff: &retrybudgetv1.ExponentialBackoff{
 			Initial:    initial,
 			Max:        most,
-			Multiplier: proto.Float64(r.number(v.get("backoffMultiplier"), 1, 1_000_000)),
+			Multiplier: new(r.number(v.get("backoffMultiplier"), 1, 1_000_000)),
 			Jitter:     retrybudgetv1.Jitter_JITTER_A6,
 		}},
 		RetryableCodes: r.codes(v.get("retryableStatusCodes")),
@@ -220,8 +220,8 @@ func (r *reader) throttling(v *value) {
 	r.cfg.Budgets = []*retrybudgetv1.Budget{{
 		Scope: retrybudgetv1.Scope_SCOPE_PER_TARGET,
 		Kind: &retrybudgetv1.Budget_Throttle{Throttle: &retrybudgetv1.Throttle{
-			MaxTokens:  proto.Uint32(r.integer(most, 1, 1000)),
-			TokenRatio: proto.Float64(thousandths / 1000),
+			MaxTokens:  new(r.integer(most, 1, 1000)),
+			TokenRatio: new(thousandths / 1000),
 		}},
 	}}
 }

@@ -22,10 +22,10 @@ func textOf(t testing.TB, text string) *retrybudgetv1.Config {
 }
 
 // assertEqual compares two messages and shows them as text.
-func assertEqual(t testing.TB, want, got *retrybudgetv1.Config, about ...any) {
+func assertEqual(t testing.TB, want, got *retrybudgetv1.Config) {
 	t.Helper()
 	if !proto.Equal(want, got) {
-		assert.Equal(t, prototext.Format(want), prototext.Format(got), about...)
+		assert.Equal(t, prototext.Format(want), prototext.Format(got))
 	}
 }
 

@@ -92,7 +92,7 @@ func TestParse_refusesValuesOfRetryPolicy(t *testing.T) {
 	for value, problem := range map[string]string{
 		`"OK"`: "is OK, and a call that succeeded is not retried", `0`: "is OK, and a call that succeeded is not retried",
 		`"ok"`: "is OK, and a call that succeeded is not retried", `17`: "17 is not in 1..16", `-1`: "-1 is not in 1..16",
-		`"UNAVAILIBLE"`: `"UNAVAILIBLE" is not the name of a gRPC code`, `"UNSPECIFIED"`: `"UNSPECIFIED" is not the name of a gRPC code`,
+		`"UNAVAIL"`: `"UNAVAIL" is not the name of a gRPC code`, `"UNSPECIFIED"`: `"UNSPECIFIED" is not the name of a gRPC code`,
 		`"14"`: `"14" is not the name of a gRPC code`, `14.5`: "14.5 is not an integer", `null`: "is null, not the name or number of a code",
 		`"CODE_ABORTED"`: `"CODE_ABORTED" is not the name of a gRPC code`,
 	} {
@@ -212,7 +212,7 @@ func TestParse_linesOfErrors(t *testing.T) {
         "backoffMultiplier": 2,
         "retryableStatusCodes": [
           "UNAVAILABLE",
-          "UNAVAILIBLE"
+          "UNAVAIL"
         ],
         "jitter": 0.2
       }
@@ -226,7 +226,7 @@ func TestParse_linesOfErrors(t *testing.T) {
 		"4 retryThrottling.tokenRatio: 0 is not in 0.001..1000",
 		"10 methodConfig[0].retryPolicy.maxAttempts: 1 is not in 2..2147483647",
 		`11 methodConfig[0].retryPolicy.initialBackoff: "100ms" is not a duration in seconds, such as "0.1s"`,
-		`16 methodConfig[0].retryPolicy.retryableStatusCodes[1]: "UNAVAILIBLE" is not the name of a gRPC code`,
+		`16 methodConfig[0].retryPolicy.retryableStatusCodes[1]: "UNAVAIL" is not the name of a gRPC code`,
 		"18 methodConfig[0].retryPolicy.jitter: is unknown: known here are maxAttempts, initialBackoff, maxBackoff, backoffMultiplier, retryableStatusCodes",
 		"21 methodConfig[1].name: is missing: the entry is for no method",
 	}, problems(t, err))

@@ -3,6 +3,7 @@ package streammodel_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,17 +26,43 @@ type app struct {
 	final     error         // what RecvMsg ended with
 	header    metadata.MD   // what Header returned before the end
 	late      bool          // Header was called before the end and returned headers after it
-	sending   bool          // in SendMsg
-	inReceive bool          // in RecvMsg
-	inHeader  int           // how many are in Header
-	inClose   bool          // in CloseSend
-	since     time.Duration // in one of them
+	inside    []*stay       // the calls of the stream that have not returned
 	finished  []error       // what OnFinish was called with
 	trailer   metadata.MD   // of Trailer, at the end
 	targets   struct{ header, trailer metadata.MD }
 	left      bool          // it cancelled instead of receiving to the end
 	isGone    bool          // its context ended
 	gone      time.Duration // then
+}
+
+// A stay is a call of the stream that has not returned.
+type stay struct {
+	verb  verb
+	since time.Duration
+}
+
+// enter notes that a call begins; mu is held. The result is to be passed to
+// leave.
+func (a *app) enter(v verb, now time.Duration) *stay {
+	s := &stay{v, now}
+	a.inside = append(a.inside, s)
+	return s
+}
+
+// leave notes that the call has returned; mu is held.
+func (a *app) leave(s *stay) {
+	a.inside = slices.DeleteFunc(a.inside, func(other *stay) bool { return other == s })
+}
+
+// in reports whether a goroutine of the application is in one of the calls, and
+// since when; mu is held.
+func (a *app) in(verbs ...verb) (since time.Duration, yes bool) {
+	for _, s := range a.inside {
+		if slices.Contains(verbs, s.verb) && (!yes || s.since < since) {
+			since, yes = s.since, true
+		}
+	}
+	return since, yes
 }
 
 // call makes the stream, and returns when the application is done with it and
@@ -159,7 +186,7 @@ func (w *world) sendNext(cs grpc.ClientStream, size int) {
 	}
 	text := message(fmt.Sprintf("request %d", len(w.app.sends)), size)
 	w.app.sends = append(w.app.sends, string(text))
-	w.app.sending, w.app.since = true, w.now()
+	in := w.app.enter(doSend, w.now())
 	w.note("the application sends %s", brief(text))
 	w.mu.Unlock()
 
@@ -170,7 +197,7 @@ func (w *world) sendNext(cs grpc.ClientStream, size int) {
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.app.sending = false
+	w.app.leave(in)
 	if err != nil {
 		w.app.sendErr = err
 		w.note("SendMsg: %v", err)
@@ -181,14 +208,15 @@ func (w *world) sendNext(cs grpc.ClientStream, size int) {
 
 func (w *world) closeSend(cs grpc.ClientStream) {
 	w.mu.Lock()
-	w.app.inClose = true
+	in := w.app.enter(doClose, w.now())
 	w.mu.Unlock()
 
 	err := cs.CloseSend()
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.app.inClose, w.app.closed = false, true
+	w.app.leave(in)
+	w.app.closed = true
 	w.note("the application half-closes: %v", err)
 	if err != nil {
 		w.fail("CloseSend: %v", err)
@@ -198,7 +226,7 @@ func (w *world) closeSend(cs grpc.ClientStream) {
 // receiveNext receives a message, and reports whether there may be more.
 func (w *world) receiveNext(cs grpc.ClientStream) bool {
 	w.mu.Lock()
-	w.app.inReceive, w.app.since = true, w.now()
+	in := w.app.enter(doReceive, w.now())
 	w.mu.Unlock()
 
 	var m wrapperspb.BytesValue
@@ -206,7 +234,7 @@ func (w *world) receiveNext(cs grpc.ClientStream) bool {
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.app.inReceive = false
+	w.app.leave(in)
 	first := w.app.final == nil
 	if err == nil {
 		w.app.got = append(w.app.got, string(m.GetValue()))
@@ -227,8 +255,7 @@ func (w *world) receiveNext(cs grpc.ClientStream) bool {
 
 func (w *world) getHeader(cs grpc.ClientStream) {
 	w.mu.Lock()
-	w.app.inHeader++
-	w.app.since = w.now()
+	in := w.app.enter(doHeader, w.now())
 	early := len(w.ended) == 0
 	w.mu.Unlock()
 
@@ -236,7 +263,7 @@ func (w *world) getHeader(cs grpc.ClientStream) {
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.app.inHeader--
+	w.app.leave(in)
 	w.note("Header: %v, %v", md, err)
 	if err != nil {
 		w.fail("Header: %v", err)

@@ -41,7 +41,7 @@ func (w *world) look() {
 			w.fail("attempt %d is still alive after its timeout", a.number)
 		}
 	}
-	if w.app.inClose {
+	if _, closing := w.app.in(doClose); closing {
 		w.fail("CloseSend does not return")
 	}
 	if len(w.attempts) == 0 {
@@ -58,10 +58,10 @@ func (w *world) look() {
 	if last.receiving && w.halfClosed() {
 		w.fail("attempt %d does not see the half-close", last.number)
 	}
-	if w.app.inReceive && w.plan.serverStreams && len(last.sent) > len(w.app.got) {
+	if _, receiving := w.app.in(doReceive); receiving && w.plan.serverStreams && len(last.sent) > len(w.app.got) {
 		w.fail("the application does not receive message %d of %d", len(w.app.got)+1, len(last.sent))
 	}
-	if w.app.inHeader > 0 && (last.header || len(last.sent) > 0) {
+	if _, asking := w.app.in(doHeader); asking && (last.header || len(last.sent) > 0) {
 		w.fail("the application does not get the headers")
 	}
 }
@@ -70,16 +70,20 @@ func (w *world) look() {
 // attempt for as long as the wait before a retry is. A sender may wait for
 // longer: the end of an attempt comes behind messages that nobody receives.
 func (w *world) lookAtWait(last *attempt) {
-	waiting := w.app.inReceive || w.app.inHeader > 0
-	if !waiting && (!w.app.sending || len(last.sent) > len(w.app.got)) {
+	waiting := []verb{doReceive, doHeader}
+	if _, yes := w.app.in(waiting...); yes || len(last.sent) <= len(w.app.got) {
+		waiting = append(waiting, doSend)
+	}
+	since, yes := w.app.in(waiting...)
+	if !yes {
 		return
 	}
+	since = max(since, last.end)
 	least, most := w.plan.backoff, w.plan.backoff // as far as can be said before it is over
 	if last.finished {
 		_, wait := w.guidance(last.script)
 		least, most = min(least, wait), max(most, wait)
 	}
-	since := max(last.end, w.app.since)
 	switch {
 	case w.now()-since > most:
 		w.fail("the application is stuck: attempt %d is over since %v", last.number, last.end)
