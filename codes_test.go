@@ -337,7 +337,7 @@ func TestClassifier_notAskedInVain(t *testing.T) {
 			attempts := 0
 			err := r.UnaryClientInterceptor()(ctx, rpctest.Method, nil, nil, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
 				attempts++
-				if answer == context.Canceled { //nolint:errorlint // the very value of the table
+				if answer == context.Canceled {
 					cancel()
 				}
 				return answer

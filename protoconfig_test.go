@@ -352,3 +352,26 @@ func TestConfigError_isFoundInNewsError(t *testing.T) {
 	assert.ErrorContains(t, err, "WithMaxKeys")
 	assert.Equal(t, codes.Unknown, status.Code(err))
 }
+
+// Messages built in Go can hold nil where a file cannot.
+func TestWithConfig_nilInside(t *testing.T) {
+	t.Parallel()
+	cfg := &retrybudgetv1.Config{
+		Methods: []*retrybudgetv1.MethodPolicy{nil},
+		Budgets: []*retrybudgetv1.Budget{
+			nil,
+			{Kind: &retrybudgetv1.Budget_TokenBucket{}},
+			{Kind: &retrybudgetv1.Budget_Adaptive{}},
+			{Kind: &retrybudgetv1.Budget_Throttle{}},
+			{Kind: &retrybudgetv1.Budget_Unlimited{}},
+		},
+		DefaultPolicy: &retrybudgetv1.Policy{Backoff: &retrybudgetv1.Policy_ExponentialBackoff{}},
+	}
+	assert.Equal(t, map[string]string{
+		"methods[0].names":                "is empty: the policy would never be used",
+		"methods[0].policy":               "is missing: {} stands for the library's defaults",
+		"budgets[3].throttle.max_tokens":  "is missing",
+		"budgets[3].throttle.token_ratio": "is missing",
+		"budgets[4].unlimited":            "is of no use beside another budget",
+	}, configErrors(t, retrybudget.CheckConfig(cfg)))
+}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"time"
 
 	"google.golang.org/grpc/codes"
 
@@ -116,13 +115,4 @@ func (c *checker) codes(path string, list []retrybudgetv1.Code) []codes.Code {
 		}
 	}
 	return all
-}
-
-// within returns a duration from least to most, and 0 if there is none.
-func (c *checker) within(path string, d, least, most time.Duration) time.Duration {
-	if d != 0 && (d < least || d > most) {
-		c.fail(path, "%v is not in %v..%v", d, least, most)
-		return 0
-	}
-	return d
 }

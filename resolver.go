@@ -25,6 +25,7 @@ import (
 // timeout is applied by grpc-go, to each attempt; a call whose attempt it ended
 // is not retried.
 //
+// The codes of a retryPolicy are retried on methods not marked non-idempotent.
 // What grpc-go accepts is used as it is. In particular it reduces maxAttempts to
 // five unless the connection was made with grpc.WithMaxCallAttempts, and waits
 // have the jitter of gRFC A6, a fifth up or down. Call options change single

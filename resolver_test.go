@@ -2,6 +2,7 @@ package retrybudget_test
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -356,5 +357,40 @@ func TestResolverPolicies_timeoutOfTheServiceConfig(t *testing.T) {
 
 		assert.Equal(t, 1, cc.attempts(t, s))
 		assert.Equal(t, 2*time.Second, time.Since(start))
+	})
+}
+
+// Calls under way while service configs come in have one policy each, whole.
+func TestResolverPolicies_changeUnderLoad(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := rpctest.New()
+		s.Script(rpctest.Method, rpctest.Unavailable())
+		cc := dialResolved(t, s, newRetrier(t, retrybudget.WithResolverPolicies()).DialOptions()...)
+		configs := []string{retryPolicy(2, "1s", "1s", 1, "UNAVAILABLE"), retryPolicy(5, "0.1s", "0.1s", 1, "UNAVAILABLE")}
+		cc.tell(t, configs[0])
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				for j := range 20 {
+					id := fmt.Sprint(i, " ", j)
+					assert.Error(t, rpctest.Call(rpctest.WithCallID(t.Context(), id), cc.ClientConn))
+					gaps := s.Gaps(id)
+					if assert.NotEmpty(t, gaps) && gaps[0] >= 800*ms {
+						assert.Len(t, gaps, 1)
+					} else {
+						assert.Len(t, gaps, 4)
+					}
+				}
+			})
+		}
+		wg.Go(func() {
+			for i := range 60 {
+				parsed := cc.r.CC().ParseServiceConfig(configs[i%2])
+				cc.r.UpdateState(resolver.State{Addresses: []resolver.Address{{Addr: "server"}}, ServiceConfig: parsed})
+				<-time.After(100 * ms)
+			}
+		})
+		wg.Wait()
 	})
 }

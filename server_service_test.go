@@ -190,7 +190,7 @@ func callStream(ctx context.Context, cc *grpc.ClientConn, opts ...grpc.CallOptio
 
 // endOf is nil for the end of a stream that ended OK.
 func endOf(err error) error {
-	if err == io.EOF { //nolint:errorlint // as RecvMsg returns it
+	if err == io.EOF {
 		return nil
 	}
 	return err

@@ -48,7 +48,7 @@ func TestStreamCodec_otherCodecs(t *testing.T) {
 	}{
 		"content subtype":     {opts: []grpc.CallOption{grpc.CallContentSubtype(noteSubtype)}},
 		"ForceCodec":          {opts: []grpc.CallOption{grpc.ForceCodec(noteCodec{})}},
-		"CallCustomCodec":     {opts: []grpc.CallOption{grpc.CallCustomCodec(noteCodec{}), grpc.CallContentSubtype(noteSubtype)}},
+		"CallCustomCodec":     {opts: []grpc.CallOption{grpc.CallCustomCodec(noteCodec{}), grpc.CallContentSubtype(noteSubtype)}}, //nolint:staticcheck // deprecated, but people have it
 		"ForceCodecV2":        {opts: []grpc.CallOption{grpc.ForceCodecV2(v2)}, proto: true},
 		"last one wins":       {opts: []grpc.CallOption{grpc.ForceCodecV2(v2), grpc.ForceCodec(noteCodec{}), grpc.CallContentSubtype(noteSubtype)}},
 		"subtype is no codec": {opts: []grpc.CallOption{grpc.ForceCodec(noteCodec{}), grpc.CallContentSubtype("proto")}},

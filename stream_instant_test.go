@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -69,7 +70,7 @@ func (d *dice) capricious(ss grpc.ServerStream) error {
 			return status.Errorf(codes.DataLoss, "%v", got)
 		}
 	}
-	answers := append(got, "end")
+	answers := append(slices.Clone(got), "end")
 	if d.single {
 		answers = []string{"end"}
 	}

@@ -311,3 +311,45 @@ func TestStreamRace_cancelAndFailureAtOneInstant(t *testing.T) {
 		})
 	}
 }
+
+// A connection that is closed ends all its streams, whatever they are doing.
+func TestStreamRace_connectionClosedAtAnyMoment(t *testing.T) {
+	t.Parallel()
+	rounds := 40
+	if testing.Short() {
+		rounds = 10
+	}
+	s := streamServer(t,
+		reading(1, failing(unavailable("x"))),
+		withHeader(reading(3, failing(unavailable("x"))), "k", "v"),
+		echoing)
+	r := newRetrier(t, retrybudget.WithPolicy(retrybudget.Policy{MaxAttempts: 5, Backoff: retrybudget.ConstantBackoff(100 * time.Microsecond)}))
+	listener := s.Start(t)
+	var all, finished sync.WaitGroup
+	for round := range rounds {
+		cc := listener.Dial(t, r.DialOptions()...)
+		random := rand.New(rand.NewPCG(8, uint64(round)))
+		for i := range 10 {
+			ctx := withCallID(t, fmt.Sprint(round, "/", i))
+			finished.Add(1)
+			all.Go(func() {
+				cs, err := cc.NewStream(ctx, bidiStream, streamMethod, grpc.OnFinish(func(error) { finished.Done() }))
+				if err != nil {
+					return
+				}
+				all.Go(func() { _, _ = recvAll(cs) })
+				for range 20 {
+					if cs.SendMsg(wrapperspb.String("a")) != nil {
+						return
+					}
+				}
+			})
+		}
+		<-time.After(time.Duration(random.IntN(2000)) * time.Microsecond)
+		assert.NoError(t, cc.Close())
+	}
+	all.Wait()
+	finished.Wait()
+	assert.Zero(t, r.ReplayBytes())
+	assert.Eventually(t, func() bool { return s.Live.Load() == 0 }, 10*time.Second, time.Millisecond)
+}

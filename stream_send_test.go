@@ -151,7 +151,8 @@ func TestStreamSend_eofWithAnotherCodec(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := streamServer(t, test.first, func(ss grpc.ServerStream) error {
-					for ss.RecvMsg(&note{}) == nil {
+					for err := error(nil); err == nil; {
+						err = ss.RecvMsg(&note{})
 					}
 					return ss.SendMsg(&note{A: "late"})
 				})

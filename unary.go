@@ -164,7 +164,7 @@ func newPlainAttempt(r *Retrier, opts []grpc.CallOption) (*unaryAttempt, []grpc.
 		return newUnaryAttempt(r, opts)
 	}
 	a := new(unaryAttempt)
-	for i, o := range opts {
+	for i, o := range opts { //nolint:staticcheck // for one or two, a bulk copy costs more
 		a.room[i] = o
 	}
 	a.room[n], a.room[n+1] = grpc.TrailerCallOption{TrailerAddr: &a.trailer}, r.mark

@@ -17,22 +17,22 @@ import (
 
 // An app is what the application knows of its stream. mu of the world guards it.
 type app struct {
-	opened    bool
-	sends     []string // begun
-	sent      int      // returned nil
-	sendErr   error
-	closed    bool // CloseSend returned
-	got       []string
-	final     error         // what RecvMsg ended with
-	header    metadata.MD   // what Header returned before the end
-	late      bool          // Header was called before the end and returned headers after it
-	inside    []*stay       // the calls of the stream that have not returned
-	finished  []error       // what OnFinish was called with
-	trailer   metadata.MD   // of Trailer, at the end
-	targets   struct{ header, trailer metadata.MD }
-	left      bool          // it cancelled instead of receiving to the end
-	isGone    bool          // its context ended
-	gone      time.Duration // then
+	opened   bool
+	sends    []string // begun
+	sent     int      // returned nil
+	sendErr  error
+	closed   bool // CloseSend returned
+	got      []string
+	final    error       // what RecvMsg ended with
+	header   metadata.MD // what Header returned before the end
+	late     bool        // Header was called before the end and returned headers after it
+	inside   []*stay     // the calls of the stream that have not returned
+	finished []error     // what OnFinish was called with
+	trailer  metadata.MD // of Trailer, at the end
+	targets  struct{ header, trailer metadata.MD }
+	left     bool          // it cancelled instead of receiving to the end
+	isGone   bool          // its context ended
+	gone     time.Duration // then
 }
 
 // A stay is a call of the stream that has not returned.
@@ -247,7 +247,7 @@ func (w *world) receiveNext(cs grpc.ClientStream) bool {
 	if first {
 		w.app.final = err
 		w.note("RecvMsg: %v", err)
-	} else if err != w.app.final { //nolint:errorlint // the very same value
+	} else if err != w.app.final {
 		w.fail("RecvMsg ends with %v, then with %v", w.app.final, err)
 	}
 	return false

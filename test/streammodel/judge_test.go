@@ -113,18 +113,18 @@ func (w *world) judgeAttempts() {
 // everybody was told the same.
 func (w *world) judgeEnd() {
 	e, last := w.ended[0], w.attempts[len(w.attempts)-1]
-	if w.app.finished[0] != e.Err { //nolint:errorlint // the very same value
+	if w.app.finished[0] != e.Err {
 		w.fail("OnFinish got %v, the observer %v", w.app.finished[0], e.Err)
 	}
 	want := e.Err
 	if want == nil {
 		want = io.EOF
 	}
-	if w.app.final != nil && w.app.final != want { //nolint:errorlint // the very same value
+	if w.app.final != nil && w.app.final != want {
 		w.fail("RecvMsg ended with %v, the call with %v", w.app.final, e.Err)
 	}
 	// The code generated for a stream that sends once needs nil, as grpc-go gives.
-	if err := w.app.sendErr; err != nil && (err != io.EOF || !w.plan.clientStreams) { //nolint:errorlint // io.EOF itself
+	if err := w.app.sendErr; err != nil && (err != io.EOF || !w.plan.clientStreams) {
 		w.fail("SendMsg returned %v", err)
 	}
 	if w.plan.drain && w.app.final == nil {

@@ -48,7 +48,7 @@ func (w *world) handle(_ any, stream grpc.ServerStream) error {
 	defer w.mu.Unlock()
 	a.over, a.end, a.finished = true, w.now(), !errors.Is(err, errCut)
 	w.note("attempt %d ends: %v", a.number, err)
-	if err == errCut { //nolint:errorlint // it is never wrapped
+	if err == errCut {
 		return status.FromContextError(stream.Context().Err()).Err()
 	}
 	return err
