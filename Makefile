@@ -74,7 +74,7 @@ fmt: ## Format the Go code and the protos.
 
 .PHONY: table
 table: ## Print the table of docs/budgets.md: what each budget does in simulated outages.
-	@go test -count=1 -timeout=20m -run TestTable ./internal/overload -seeds 5 -v
+	@go -C internal/overload test -count=1 -timeout=30m -run TestTable -seeds 5
 
 .PHONY: bench
 bench: ## Run the benchmarks of the bench module.

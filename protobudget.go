@@ -11,7 +11,7 @@ func (c *checker) budgets(list []*retrybudgetv1.Budget) BudgetFactory {
 	var all BudgetFactory
 	for i, m := range list {
 		path := fmt.Sprintf("budgets[%d]", i)
-		if m.GetUnlimited() != nil {
+		if _, ok := m.GetKind().(*retrybudgetv1.Budget_Unlimited); ok {
 			c.unlimited(path, m, len(list))
 			return Unlimited()
 		}

@@ -25,7 +25,7 @@ var columns = []overload.Strategy{
 // TestTable proves the bounds of docs/budgets.md and prints its table, which is
 // that of
 //
-//	go -C internal/overload test -run TestTable -seeds 5
+//	go -C internal/overload test -timeout 30m -run TestTable -seeds 5
 func TestTable(t *testing.T) {
 	size, n := overload.FullSize(), *seeds
 	if n == 0 {

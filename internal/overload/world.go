@@ -6,7 +6,7 @@
 //
 // It exists for its test, which prints the table of docs/budgets.md:
 //
-//	go -C internal/overload test -run TestTable -seeds 5
+//	go -C internal/overload test -timeout 30m -run TestTable -seeds 5
 package overload
 
 import (
