@@ -31,7 +31,7 @@ help: ## List the targets.
 
 .PHONY: test
 test: ## Run the tests of every module under the race detector.
-	$(call each,$(MODULES),go test -race -timeout=5m $(TESTFLAGS) ./... | awk '!/\[no test files\]$$/ { print; fflush() }')
+	$(call each,$(MODULES),go test -race -timeout=15m $(TESTFLAGS) ./... | awk '!/\[no test files\]$$/ { print; fflush() }')
 
 .PHONY: check
 check: check-format check-vet check-lint check-tidy check-proto ## Run every static check; changes nothing.

@@ -122,7 +122,7 @@ func TestStreamMemory_allCallsTogether(t *testing.T) {
 func TestStreamMemory_roomIsGivenBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := streamServer(t, failing(unavailable("x")), collecting)
+		s := streamServer(t, reading(1, failing(unavailable("x"))), collecting)
 		r := newRetrier(t, retrybudget.WithReplayLimits(1<<20, 25_000), atOnce(2))
 		cc := s.Dial(t, r.DialOptions()...)
 		text := strings.Repeat("x", 10_000)
