@@ -173,6 +173,7 @@ func TestMethodOption_invalidOneFailsTheCalls(t *testing.T) {
 				cc := s.Dial(t, newRetrier(t, retrybudget.WithAttemptHeader("x-attempt")).DialOptions()...)
 				var finished []error
 				for _, err := range []error{
+					rpctest.CallMethod(t.Context(), cc, method),
 					rpctest.CallMethod(t.Context(), cc, method, grpc.OnFinish(func(err error) { finished = append(finished, err) })),
 					streamOf(t, cc, method),
 				} {

@@ -284,6 +284,8 @@ func TestResolverPolicies_callOptions(t *testing.T) {
 				}
 				s.Script(rpctest.Method, rpctest.Unavailable())
 				assert.Equal(t, 4, cc.attempts(t, s), "the next call is as before")
+				s.Script(rpctest.Method, rpctest.Fail(tt.code, "no"))
+				assert.Equal(t, tt.attempts, cc.attempts(t, s, tt.option), "and the next with the option too")
 			})
 		})
 	}
@@ -300,6 +302,28 @@ func TestResolverPolicies_streams(t *testing.T) {
 		assert.Error(t, streamOf(t, cc.ClientConn, streamMethod))
 
 		assert.Equal(t, 2, s.Attempts(""))
+	})
+}
+
+// A policy taken under one mode is not used under the next with that mode's
+// settings.
+func TestResolverPolicies_modes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := rpctest.New()
+		s.Script(rpctest.Method, rpctest.Unavailable())
+		journal := &callJournal{}
+		nothing := &budgetLedger{}
+		r := newRetrier(t, retrybudget.WithResolverPolicies(), nothing.option(), retrybudget.WithObserver(journal))
+		cc := dialResolved(t, s, r.DialOptions()...)
+		cc.tell(t, twoAttempts)
+		for _, tt := range []struct {
+			mode     retrybudget.Mode
+			attempts int
+		}{{retrybudget.Enforce, 1}, {retrybudget.Observe, 2}, {retrybudget.Off, 1}, {retrybudget.Observe, 2}, {retrybudget.Enforce, 1}} {
+			require.NoError(t, r.SetMode(tt.mode))
+			assert.Equal(t, tt.attempts, cc.attempts(t, s), "%v", tt.mode)
+		}
 	})
 }
 

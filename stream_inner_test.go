@@ -303,6 +303,7 @@ type fake struct {
 	ctx     context.Context //nolint:containedctx // this is a stream
 	trailer metadata.MD
 	answer  func(sent []any) error // asked at the first RecvMsg
+	want    chan struct{}          // what RecvMsg waits for, closed by the second SendMsg; nil for nothing
 
 	mu   sync.Mutex
 	sent []any
@@ -320,11 +321,16 @@ func (f *fake) SendMsg(m any) error {
 	if f.ctx.Err() != nil {
 		return io.EOF
 	}
-	f.sent = append(f.sent, m)
+	if f.sent = append(f.sent, m); len(f.sent) == 2 && f.want != nil {
+		close(f.want)
+	}
 	return nil
 }
 
 func (f *fake) RecvMsg(m any) error {
+	if f.want != nil {
+		<-f.want // as a server would: the replay runs beside the receiver
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.done {
@@ -347,7 +353,7 @@ func TestStreamInner_fakeStreamsWithoutAConnection(t *testing.T) {
 		var attempts []*fake
 		streamer := func(ctx context.Context, _ *grpc.StreamDesc, cc *grpc.ClientConn, _ string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
 			assert.Nil(t, cc)
-			f := &fake{ctx: ctx, trailer: metadata.Pairs("grpc-retry-pushback-ms", "700")}
+			f := &fake{ctx: ctx, trailer: metadata.Pairs("grpc-retry-pushback-ms", "700"), want: make(chan struct{})}
 			n := len(attempts)
 			f.answer = func(sent []any) error {
 				if n < 2 {
