@@ -208,7 +208,7 @@ func TestStreamInner_refusesAnswersWhileTheServerEnds(t *testing.T) {
 			return unavailable("not this one")
 		}
 	})...)
-	for range 300 {
+	for range 100 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		var trailer metadata.MD
 		cs := open(ctx, t, cc, bidiStream, grpc.Trailer(&trailer))

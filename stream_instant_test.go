@@ -87,9 +87,9 @@ func (d *dice) capricious(ss grpc.ServerStream) error {
 
 func TestStreamInstant_everyMessageOnceOrAnHonestError(t *testing.T) {
 	t.Parallel()
-	seeds := uint64(150)
+	seeds := uint64(60)
 	if testing.Short() {
-		seeds = 50
+		seeds = 15
 	}
 	for _, ends := range []string{"", "cancel", "deadline", "close"} {
 		for kind, desc := range streamKinds {

@@ -87,7 +87,7 @@ func TestStreamMemory_perCallLimit(t *testing.T) {
 func TestStreamMemory_allCallsTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const calls, messages, perCall, total = 30, 20, 1 << 20, 4 << 20
+		const calls, messages, perCall, total = 12, 20, 1 << 20, 4 << 20
 		text := strings.Repeat("x", 64<<10)
 		s := streamServer(t, func(ss grpc.ServerStream) error {
 			all, err := recvAll(ss)

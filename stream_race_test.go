@@ -82,7 +82,7 @@ func (r *rough) handle(ss grpc.ServerStream) error {
 
 func TestStreamRace_senderAndReceiver(t *testing.T) {
 	t.Parallel()
-	seeds := 150
+	seeds := 60
 	if testing.Short() {
 		seeds = 20
 	}
@@ -177,7 +177,7 @@ func ctxErr(err error) error {
 // fails, while the application still sends.
 func TestStreamRace_serverEndsWhileTheApplicationSends(t *testing.T) {
 	t.Parallel()
-	rounds := 400
+	rounds := 150
 	if testing.Short() {
 		rounds = 50
 	}
@@ -227,7 +227,7 @@ func TestStreamRace_serverEndsWhileTheApplicationSends(t *testing.T) {
 // Streams that the application gives up at any moment: nothing is left of them.
 func TestStreamRace_cancelledAtAnyMoment(t *testing.T) {
 	t.Parallel()
-	rounds := 300
+	rounds := 150
 	if testing.Short() {
 		rounds = 50
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,7 +13,7 @@ import (
 func TestCheck_allocationsAndMemory(t *testing.T) {
 	var table strings.Builder
 
-	over, err := check(t.Context(), &table, append(invokerSections(), budgetSections()...))
+	over, err := check(t.Context(), &table, slices.Concat(invokerSections(), streamerSections(), budgetSections()))
 
 	require.NoError(t, err)
 	assert.Zero(t, over, table.String())
