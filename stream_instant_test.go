@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -202,4 +203,45 @@ func checkInstant(t *testing.T, ends string, got, want []string, err error, comp
 	}
 	require.Contains(t, allowed, status.Code(err), "%v", err)
 	require.NotErrorIs(t, err, retrybudget.ErrAttemptsExhausted)
+}
+
+func TestStreamInstant_cancelAndFailure(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ server, caller time.Duration }{
+		"cancel first": {20 * ms, 10 * ms},
+		"together":     {10 * ms, 10 * ms},
+		"in the wait":  {10 * ms, 12 * ms},
+		"in replay":    {10 * ms, 15 * ms},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for range 20 {
+				synctest.Test(t, func(t *testing.T) {
+					s := streamServer(t, later(test.server, failing(unavailable("x"))), hanging)
+					ledger, journal := &budgetLedger{grants: -1}, &callJournal{}
+					r := newRetrier(t, ledger.option(), retrybudget.WithObserver(journal),
+						retrybudget.WithPolicy(retrybudget.Policy{Backoff: retrybudget.ConstantBackoff(5 * ms)}))
+					ctx, cancel := context.WithCancel(t.Context())
+					time.AfterFunc(test.caller, cancel)
+					ended := 0
+					cs := open(ctx, t, s.Dial(t, r.DialOptions()...), bidiStream, grpc.OnFinish(func(error) { ended++ }))
+					sendAll(t, cs, strings.Repeat("x", 1000))
+					start := time.Now()
+
+					_, err := recvOne(cs)
+
+					if test.server != test.caller || status.Code(err) != codes.Unavailable {
+						require.Equal(t, codes.Canceled, status.Code(err))
+					}
+					require.Equal(t, test.caller, time.Since(start))
+					synctest.Wait()
+					require.Equal(t, 1, ended)
+					require.Zero(t, s.Live.Load())
+					require.Zero(t, r.ReplayBytes())
+					require.Equal(t, []retrybudget.Reason{retrybudget.ReasonCanceled}, journal.reasons())
+					requireSettled(t, ledger)
+				})
+			}
+		})
+	}
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -270,48 +269,6 @@ func TestStreamRace_cancelledAtAnyMoment(t *testing.T) {
 	assert.Eventually(t, func() bool { return s.Live.Load() == 0 && r.ReplayBytes() == 0 }, 10*time.Second, time.Millisecond)
 }
 
-// The same under fake time, where all that is ready runs before time goes on.
-func TestStreamRace_cancelAndFailureAtOneInstant(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct{ server, caller time.Duration }{
-		"cancel first": {20 * ms, 10 * ms},
-		"together":     {10 * ms, 10 * ms},
-		"in the wait":  {10 * ms, 12 * ms},
-		"in replay":    {10 * ms, 15 * ms},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for range 20 {
-				synctest.Test(t, func(t *testing.T) {
-					s := streamServer(t, later(test.server, failing(unavailable("x"))), hanging)
-					ledger, journal := &budgetLedger{grants: -1}, &callJournal{}
-					r := newRetrier(t, ledger.option(), retrybudget.WithObserver(journal),
-						retrybudget.WithPolicy(retrybudget.Policy{Backoff: retrybudget.ConstantBackoff(5 * ms)}))
-					ctx, cancel := context.WithCancel(t.Context())
-					time.AfterFunc(test.caller, cancel)
-					ended := 0
-					cs := open(ctx, t, s.Dial(t, r.DialOptions()...), bidiStream, grpc.OnFinish(func(error) { ended++ }))
-					sendAll(t, cs, strings.Repeat("x", 1000))
-					start := time.Now()
-
-					_, err := recvOne(cs)
-
-					if test.server != test.caller || status.Code(err) != codes.Unavailable {
-						require.Equal(t, codes.Canceled, status.Code(err))
-					}
-					require.Equal(t, test.caller, time.Since(start))
-					synctest.Wait()
-					require.Equal(t, 1, ended)
-					require.Zero(t, s.Live.Load())
-					require.Zero(t, r.ReplayBytes())
-					require.Equal(t, []retrybudget.Reason{retrybudget.ReasonCanceled}, journal.reasons())
-					requireSettled(t, ledger)
-				})
-			}
-		})
-	}
-}
-
 // A connection that is closed ends all its streams, whatever they are doing.
 func TestStreamRace_connectionClosedAtAnyMoment(t *testing.T) {
 	t.Parallel()
@@ -352,4 +309,34 @@ func TestStreamRace_connectionClosedAtAnyMoment(t *testing.T) {
 	finished.Wait()
 	assert.Zero(t, r.ReplayBytes())
 	assert.Eventually(t, func() bool { return s.Live.Load() == 0 }, 10*time.Second, time.Millisecond)
+}
+
+// Header and RecvMsg may both see the end of an attempt. Whoever is first, the
+// server's guidance is heeded.
+func TestStreamRace_guidanceIsSeenBesideHeader(t *testing.T) {
+	t.Parallel()
+	for _, wrapped := range []bool{false, true} {
+		t.Run(fmt.Sprint("wrapped ", wrapped), func(t *testing.T) {
+			t.Parallel()
+			s := streamServer(t, withTrailer(failing(unavailable("x")), "grpc-retry-pushback-ms", "-1"))
+			r := newRetrier(t, atOnce(3))
+			options := r.DialOptions()
+			if wrapped {
+				options = tapped(r, func(int, *tap) {})
+			}
+			cc := s.Dial(t, options...)
+			for i := range 100 {
+				var all sync.WaitGroup
+				cs := open(t.Context(), t, cc, bidiStream)
+				all.Go(func() { _, _ = cs.Header() })
+				if i%2 == 0 {
+					all.Go(func() { _ = cs.SendMsg(wrapperspb.String("a")) })
+				}
+				_, err := recvOne(cs)
+				require.ErrorIs(t, err, retrybudget.ErrPushback)
+				all.Wait()
+			}
+			assert.Equal(t, 100, s.AttemptsOf(streamMethod))
+		})
+	}
 }
