@@ -23,29 +23,28 @@ func streamSections() []section {
 		name   string
 		listen func() (network, error)
 	}{{"bufconn", listenBufconn}, {"tcp", listenTCP}} {
+		enter := func(name string, build func() (grpc.StreamClientInterceptor, error), use usage) contestant {
+			return contestant{name, streamSubject(n.listen, interceptedStreams(build), use), -1}
+		}
 		all = append(all,
-			streamSection(n.name+"/receive", n.listen, receive),
-			streamSection(n.name+"/send", n.listen, send),
+			// Only server streams: go-grpc-middleware refuses the others.
+			streamSection(n.name+"/receive", n.listen, receive, enter(middleware, middlewareStreams, receive)),
+			streamSection(n.name+"/send", n.listen, send, enter(anotherEncoding, encodingStreams, send)),
 			streamSection(n.name+"/send-committed", n.listen, sendCommitted))
-		// Client streams are something that go-grpc-middleware refuses.
-		first := &all[len(all)-3]
-		first.contestants = append(first.contestants, contestant{
-			middleware, streamSubject(n.listen, interceptedStreams(middlewareStreams), receive), -1,
-		})
 	}
 	return all
 }
 
-func streamSection(name string, listen func() (network, error), use usage) section {
+func streamSection(name string, listen func() (network, error), use usage, others ...contestant) section {
 	enter := func(name string, dial func() ([]grpc.DialOption, error)) contestant {
 		return contestant{name, streamSubject(listen, dial, use), -1}
 	}
-	return section{name: name, bare: bareName, stretch: rpcStretch, per: messages, contestants: []contestant{
+	return section{name: name, bare: bareName, stretch: rpcStretch, per: messages, contestants: append([]contestant{
 		enter(bareName, dialBare),
 		enter(again, dialBare),
 		enter(retrybudget, dialDefault),
 		enter(native, dialNative),
-	}}
+	}, others...)}
 }
 
 // streamSubject is a server with one client connection, and one stream at a time.
