@@ -125,14 +125,16 @@ func TestStreamCodec_messageThatCannotBeRecreated(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := streamServer(t, failing(unavailable("shard 7 down")), collecting)
-				r := newRetrier(t)
-				cs := open(t.Context(), t, s.Dial(t, r.DialOptions()...), desc, grpc.CallContentSubtype(noteSubtype))
+				r, opens := newRetrier(t), 0
+				cc := s.Dial(t, tapped(r, func(n int, _ *tap) { opens = n })...)
+				cs := open(t.Context(), t, cc, desc, grpc.CallContentSubtype(noteSubtype))
 				require.NoError(t, cs.SendMsg(&note{A: "a", Odd: true}))
 
 				err := cs.RecvMsg(&note{})
 
 				assert.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
 				assert.ErrorContains(t, err, "shard 7 down")
+				assert.Equal(t, 2, opens, "no attempt can have it")
 				assert.Zero(t, r.ReplayBytes())
 			})
 		})

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -242,6 +243,78 @@ func TestStreamInstant_cancelAndFailure(t *testing.T) {
 					requireSettled(t, ledger)
 				})
 			}
+		})
+	}
+}
+
+// Whatever comes first at the instant of the timeout, the attempt is either the
+// one that counts or given up, never a bit of both.
+func TestStreamInstant_attemptTimeout(t *testing.T) {
+	t.Parallel()
+	for name, handler := range map[string]func(grpc.ServerStream) error{
+		"message":     later(time.Second, sending(nil, "m1", "m2", "m3")),
+		"header":      later(time.Second, withHeader(sending(nil, "m1", "m2", "m3"), "x-id", "1")),
+		"unavailable": later(time.Second, failing(unavailable("x"))),
+		"end":         later(time.Second, failing(nil)),
+	} {
+		for _, askHeader := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " ", askHeader), func(t *testing.T) {
+				t.Parallel()
+				for range 20 {
+					synctest.Test(t, func(t *testing.T) {
+						s := streamServer(t, handler, sending(nil, "m1", "m2", "m3"))
+						r := newRetrier(t, perTry(3))
+						cs := open(t.Context(), t, s.Dial(t, r.DialOptions()...), bidiStream)
+						sendAll(t, cs, "a")
+
+						var md metadata.MD
+						if askHeader {
+							md, _ = cs.Header()
+						}
+						got, err := recvAll(cs)
+
+						require.Equal(t, io.EOF, err)
+						if name == "end" && s.AttemptsOf(streamMethod) == 1 {
+							require.Empty(t, got)
+						} else {
+							require.Equal(t, []string{"m1", "m2", "m3"}, got)
+						}
+						if len(md.Get("x-id")) > 0 {
+							require.Equal(t, 1, s.AttemptsOf(streamMethod), "headers that were given commit")
+						}
+						synctest.Wait()
+						require.Zero(t, r.ReplayBytes())
+						require.Zero(t, s.Live.Load())
+					})
+				}
+			})
+		}
+	}
+}
+
+func TestStreamInstant_attemptTimeoutAndOverflow(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			s := streamServer(t, func(ss grpc.ServerStream) error {
+				all, err := recvAll(ss)
+				if err != io.EOF {
+					return err
+				}
+				return send(ss, fmt.Sprint(len(all)))
+			})
+			r := newRetrier(t, perTry(3), retrybudget.WithReplayLimits(500, 1<<20))
+			cs := open(t.Context(), t, s.Dial(t, r.DialOptions()...), clientStream)
+			sendOne(t, cs, "a")
+			<-time.After(time.Second)
+			require.NoError(t, cs.SendMsg(wrapperspb.String(string(make([]byte, 1000)))))
+			require.NoError(t, cs.CloseSend())
+
+			got, err := recvOne(cs)
+
+			require.NoError(t, err)
+			require.Equal(t, "2", got)
+			require.Zero(t, r.ReplayBytes())
 		})
 	}
 }

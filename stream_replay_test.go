@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/retrybudget/retrybudget"
+	"github.com/retrybudget/retrybudget/internal/rpctest"
 )
 
 // Each attempt sees the messages in order, and the half-close exactly when the
@@ -183,6 +184,13 @@ func TestStreamReplay_innerInterceptorChangesTheMessage(t *testing.T) {
 	})
 }
 
+// dialNarrow connects with flow-control windows that do not grow.
+func dialNarrow(t *testing.T, s *rpctest.Server, r *retrybudget.Retrier) *grpc.ClientConn {
+	t.Helper()
+	const window = 64 << 10
+	return s.Start(t, grpc.InitialWindowSize(window)).Dial(t, append(r.DialOptions(), grpc.WithInitialWindowSize(window))...)
+}
+
 // A bidirectional server answers while the replay still runs, and reads on only
 // when its answers are taken: replay and receiving must go on side by side.
 func TestStreamReplay_serverBlocksWriting(t *testing.T) {
@@ -205,7 +213,7 @@ func TestStreamReplay_serverBlocksWriting(t *testing.T) {
 				}
 			}
 		})
-		cs := open(t.Context(), t, s.Dial(t, newRetrier(t).DialOptions()...), bidiStream, grpc.MaxRetryRPCBufferSize(1<<20))
+		cs := open(after(t, time.Hour), t, dialNarrow(t, s, newRetrier(t)), bidiStream, grpc.MaxRetryRPCBufferSize(1<<20))
 		for range chunks {
 			require.NoError(t, cs.SendMsg(wrapperspb.String(chunk)))
 		}
@@ -237,7 +245,7 @@ func TestStreamReplay_closeSendDoesNotWaitForIt(t *testing.T) {
 			}
 		})
 		ctx := after(t, time.Second)
-		cs := open(ctx, t, s.Dial(t, newRetrier(t).DialOptions()...), bidiStream, grpc.MaxRetryRPCBufferSize(1<<20))
+		cs := open(ctx, t, dialNarrow(t, s, newRetrier(t)), bidiStream, grpc.MaxRetryRPCBufferSize(1<<20))
 		for range chunks {
 			require.NoError(t, cs.SendMsg(wrapperspb.String(chunk)))
 		}

@@ -258,7 +258,7 @@ func TestStreamSend_blockedWhenTheAttemptFails(t *testing.T) {
 				}
 				s := streamServer(t, later(time.Second, failing(unavailable("x"))), later(time.Second, reading(3, failing(unavailable("x")))), count)
 				r := newRetrier(t)
-				cs := open(after(t, time.Hour), t, s.Dial(t, r.DialOptions()...), test.desc, grpc.MaxRetryRPCBufferSize(1<<20))
+				cs := open(after(t, time.Hour), t, dialNarrow(t, s, r), test.desc, grpc.MaxRetryRPCBufferSize(1<<20))
 				got := make(chan error, 1)
 				receive := func() {
 					text, err := recvOne(cs)

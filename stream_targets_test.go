@@ -224,3 +224,43 @@ func sendSome(cs grpc.ClientStream) {
 		synctest.Wait()
 	}
 }
+
+// The cancel comes while a message is on its way to the application, which then
+// never calls again.
+func TestStreamTargets_cancelledWhileAMessageIsDelivered(t *testing.T) {
+	t.Parallel()
+	for kind, desc := range map[string]*grpc.StreamDesc{"server": serverStream, "bidi": bidiStream} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := streamServer(t, func(ss grpc.ServerStream) error { _ = send(ss, "m"); return hanging(ss) })
+				ledger, journal := &budgetLedger{grants: -1}, &callJournal{}
+				r := newRetrier(t, ledger.option(), retrybudget.WithObserver(journal))
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				cc := s.Dial(t, tapped(r, func(_ int, s *tap) {
+					s.recv = func(m any, next func(any) error) error {
+						err := next(m)
+						cancel()
+						<-time.After(time.Second)
+						return err
+					}
+				})...)
+				finished := 0
+				cs := open(ctx, t, cc, desc, grpc.OnFinish(func(error) { finished++ }))
+				sendOne(t, cs, "a")
+
+				got, err := recvOne(cs)
+				synctest.Wait()
+
+				assert.NoError(t, err)
+				assert.Equal(t, "m", got)
+				assert.Equal(t, 1, finished)
+				assert.Equal(t, []retrybudget.Reason{retrybudget.ReasonCanceled}, journal.reasons())
+				assert.Equal(t, []string{"success"}, ledger.read())
+				assert.Zero(t, r.ReplayBytes())
+				assert.Zero(t, s.Live.Load())
+			})
+		})
+	}
+}
