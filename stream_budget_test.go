@@ -42,6 +42,14 @@ func TestStreamBudget_told(t *testing.T) {
 		{"OK without a message", []func(grpc.ServerStream) error{failing(nil)}, nil, -1, read, []string{"success"}, retrybudget.NoReason, 0},
 		{"not retryable", []func(grpc.ServerStream) error{notFound}, nil, -1, read, nil, retrybudget.ReasonNotRetryable, 0},
 		{
+			"an answer that counts as success",
+			[]func(grpc.ServerStream) error{notFound},
+			[]retrybudget.Option{retrybudget.WithSuccess(func(retrybudget.CallInfo, error) bool { return true })},
+			-1, read,
+			[]string{"success"},
+			retrybudget.ReasonNotRetryable, 0,
+		},
+		{
 			"OK after a retry",
 			[]func(grpc.ServerStream) error{failing(unavailable("x")), sending(nil, "m1", "m2")},
 			nil, -1, read,

@@ -344,3 +344,40 @@ func TestStreamEnd_waitForReady(t *testing.T) {
 		})
 	}
 }
+
+// An attempt of a stream is expected to take as long as others took to their
+// first message, however long they went on.
+func TestStreamEnd_noTimeForAnotherAttempt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		slow := later(100*ms, func(ss grpc.ServerStream) error { _ = send(ss, "m"); return later(time.Second, failing(nil))(ss) })
+		s := streamServer(t, slow)
+		r := newRetrier(t, atOnce(3))
+		cc := s.Dial(t, r.DialOptions()...)
+		for range 3 {
+			cs := open(t.Context(), t, cc, serverStream)
+			sendAll(t, cs, "a")
+			_, err := recvAll(cs)
+			require.Equal(t, io.EOF, err)
+		}
+		s.Streams(streamMethod, later(60*ms, failing(unavailable("shard 7 down"))), slow)
+		for _, test := range []struct {
+			left     time.Duration
+			attempts int
+		}{{150 * ms, 1}, {170 * ms, 2}} {
+			before := s.AttemptsOf(streamMethod)
+			ctx, cancel := context.WithTimeout(withCallID(t, test.left.String()), test.left)
+			cs := open(ctx, t, cc, serverStream)
+			sendAll(t, cs, "a")
+			_, err := recvOne(cs)
+			assert.Equal(t, test.attempts, s.AttemptsOf(streamMethod)-before)
+			if test.attempts == 1 {
+				assert.ErrorIs(t, err, retrybudget.ErrDeadline)
+				assert.Equal(t, "shard 7 down", status.Convert(err).Message())
+			} else {
+				assert.NoError(t, err)
+			}
+			cancel()
+		}
+	})
+}

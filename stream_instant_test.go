@@ -138,8 +138,12 @@ func playInstant(t *testing.T, seed uint64, desc *grpc.StreamDesc, ends string) 
 		time.AfterFunc(after, func() { _ = cc.Close() })
 	}
 	var mu sync.Mutex
-	finished := 0
-	cs, err := cc.NewStream(ctx, desc, streamMethod, grpc.OnFinish(func(error) { mu.Lock(); finished++; mu.Unlock() }))
+	var finished []error
+	cs, err := cc.NewStream(ctx, desc, streamMethod, grpc.OnFinish(func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		finished = append(finished, err)
+	}))
 	var got []string
 	var all sync.WaitGroup
 	complete := false
@@ -172,13 +176,42 @@ func playInstant(t *testing.T, seed uint64, desc *grpc.StreamDesc, ends string) 
 	}
 	<-time.After(time.Second) // for handlers in a pause
 	checkInstant(t, ends, got, want, err, complete)
-	mu.Lock()
-	defer mu.Unlock()
-	require.Equal(t, 1, finished)
-	require.Len(t, journal.reasons(), 1)
 	require.Zero(t, r.ReplayBytes())
 	require.Zero(t, s.Live.Load())
 	requireSettled(t, ledger)
+	if err == io.EOF {
+		err = nil
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	require.Equal(t, []error{err}, finished)
+	checkTold(t, journal, ledger, err)
+}
+
+// checkTold checks what observer and budget were told of a call that ended with
+// err, nil for OK.
+func checkTold(t *testing.T, journal *callJournal, ledger *budgetLedger, err error) {
+	t.Helper()
+	require.Len(t, journal.ended, 1)
+	end := journal.ended[0]
+	require.Equal(t, err, end.Err)
+	require.Equal(t, err == nil, end.Reason == retrybudget.NoReason)
+	require.Equal(t, 1+len(journal.retries), end.Call.Attempt)
+	require.Equal(t, end.Call.Attempt, end.Last.Attempt)
+	successes := 0
+	for _, line := range ledger.read() {
+		if line == "success" {
+			successes++
+		}
+	}
+	switch {
+	case end.Call.Attempt > 1:
+		require.Zero(t, successes)
+	case err == nil:
+		require.Equal(t, 1, successes)
+	default:
+		require.LessOrEqual(t, successes, 1)
+	}
 }
 
 // checkInstant checks that the application got a prefix of the right answers, all
