@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 )
 
@@ -26,6 +27,9 @@ type call struct {
 	started time.Time // when it started, if timed
 	timed   bool      // it is measured
 	native  bool      // grpc-go's own retries may be on
+	// headerTaken: the caller set the attempt header itself. Known from attempt
+	// 2 on.
+	headerTaken bool
 }
 
 // lookUp returns what is kept of a method, and its settings.
@@ -80,13 +84,17 @@ func (c *call) disabled() bool {
 	return c.r.config.Load().mode == Off || c.set.disabled || c.set.maxAttempts == 1
 }
 
-// attemptContext returns the context of the attempt under way, without a
-// timeout of its own.
-func (c *call) attemptContext() context.Context {
+// attemptContext returns the context of the attempt under way, without a timeout
+// of its own. That of a retry is made in room.
+func (c *call) attemptContext(room *attemptContext) context.Context {
 	if c.attempt == 1 {
 		return c.ctx
 	}
-	return withAttempt(c.ctx, c.set, c.attempt)
+	if c.attempt == 2 {
+		c.headerTaken = metadata.ValueFromOutgoingContext(c.ctx, c.set.cfg.attemptHeader) != nil
+	}
+	room.markAttempt(c.ctx, c.set, c.attempt, c.headerTaken)
+	return room
 }
 
 // attemptTimeout returns the timeout of the attempt under way, 0 for none. An

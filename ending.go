@@ -17,7 +17,8 @@ func (t *retries) report(f *failure, reason Reason, err error) {
 	if f.retryable && reason != ReasonDisabled {
 		o.RetryRefused(RefusalEvent{Call: t.info(), Cause: f.record, Reason: reason})
 	}
-	t.ended(reason, err, f.record, t.records[:len(t.records)-1])
+	all := t.history.all()
+	t.ended(reason, err, f.record, all[:len(all)-1])
 }
 
 func (t *retries) ended(reason Reason, err error, last AttemptRecord, earlier []AttemptRecord) {
@@ -42,12 +43,12 @@ func (t *retries) finalError(f *failure, reason Reason) error {
 		last = t.lastOfServer(f)
 	case ReasonPushback:
 		if f.guidance.veto {
-			return newError(reason, t.attempt, t.records, last, "server pushback forbids a retry")
+			return newError(reason, t.attempt, t.history.all(), last, "server pushback forbids a retry")
 		}
-		return newError(reason, t.attempt, t.records, last, fmt.Sprintf("server pushback of %v is longer than the limit of %v",
+		return newError(reason, t.attempt, t.history.all(), last, fmt.Sprintf("server pushback of %v is longer than the limit of %v",
 			f.guidance.serverDelay(), t.set.cfg.maxServerDelay))
 	}
-	return newError(reason, t.attempt, t.records, last, "")
+	return newError(reason, t.attempt, t.history.all(), last, "")
 }
 
 // timeUpError returns what the caller gets when its context ended, or when the
@@ -55,13 +56,13 @@ func (t *retries) finalError(f *failure, reason Reason) error {
 func (t *retries) timeUpError(f *failure, reason Reason) error {
 	switch {
 	case f.waiting:
-		return newContextError(t.ctx, reason, t.attempt, t.records, f.record.Err)
+		return newContextError(t.ctx, reason, t.attempt, t.history.all(), f.record.Err)
 	case f.caller == NoReason:
-		return newError(reason, t.attempt, t.records, f.record.Err, "")
+		return newError(reason, t.attempt, t.history.all(), f.record.Err, "")
 	case t.attempt == 1 || f.answered:
 		return f.record.Err
 	}
-	return newContextError(t.ctx, reason, t.attempt, t.records, t.lastOfServer(f))
+	return newContextError(t.ctx, reason, t.attempt, t.history.all(), t.lastOfServer(f))
 }
 
 // lastOfServer returns the last error that says why the call failed. A retry cut
@@ -69,7 +70,7 @@ func (t *retries) timeUpError(f *failure, reason Reason) error {
 // before it says why it was made.
 func (t *retries) lastOfServer(f *failure) error {
 	if t.attempt > 1 && isTimeUp(f.record.Code) {
-		return t.records[len(t.records)-2].Err
+		return t.history.last(1)
 	}
 	return f.record.Err
 }

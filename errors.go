@@ -113,10 +113,6 @@ type AttemptRecord struct {
 	Exhausted bool
 }
 
-// keptRecords is how many attempts are remembered from the start of a call, and
-// from its end.
-const keptRecords = 15
-
 // Error is the error of a call that this library ended: a retry was refused, or
 // attempts, time or connection ran out. Errors that are not retryable, and those
 // of calls with retries off, are returned as they are instead.

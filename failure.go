@@ -25,11 +25,12 @@ type failure struct {
 	waiting       bool // the call ended in the wait for the next attempt
 }
 
-// examine finds out what a failed attempt means. It changes nothing.
-func (t *retries) examine(end attemptEnd) failure {
+// examine finds out what a failed attempt means, and says it in f. It changes
+// nothing else.
+func (t *retries) examine(end attemptEnd, f *failure) {
 	final, err := unmark(end.err)
 	st := statusOf(err)
-	f := failure{caller: t.callerDone()}
+	f.caller = t.callerDone()
 	timeout := end.timeout > 0 && f.caller == NoReason && isTimeUp(st.Code())
 	switch {
 	case timeout:
@@ -40,19 +41,18 @@ func (t *retries) examine(end attemptEnd) failure {
 		st = status.FromContextError(context.DeadlineExceeded)
 		err = st.Err()
 	}
+	code, attempt := st.Code(), t.attempt
 	f.guidance = readGuidance(end.trailer, st)
-	f.record = AttemptRecord{Attempt: t.attempt, Code: st.Code(), Err: err, Wait: t.wait, Exhausted: f.guidance.exhausted}
+	exhausted, veto := f.guidance.exhausted, f.guidance.veto
+	f.record = AttemptRecord{Attempt: attempt, Code: code, Err: err, Wait: t.wait, Exhausted: exhausted}
 	if t.timed {
 		f.record.Duration = time.Since(t.started)
 	}
-	f.cause = Cause{
-		Code: st.Code(), Attempt: t.attempt, AttemptTimeout: timeout,
-		Exhausted: f.guidance.exhausted, Veto: f.guidance.veto,
-	}
+	f.cause = Cause{Code: code, Attempt: attempt, AttemptTimeout: timeout, Exhausted: exhausted, Veto: veto}
 	byCaller := f.caller != NoReason && isTimeUp(st.Code())
 	f.closing = isClosing(st)
 	f.methodTimeout = !timeout && !byCaller && t.methodTimeout(st.Code())
-	f.retryable = !final && !f.closing && !byCaller && !isHopeless(st) && t.classify(&f, err)
+	f.retryable = !final && !f.closing && !byCaller && !isHopeless(st) && t.classify(f, err)
 	f.answered = !f.retryable && !isTimeUp(st.Code()) && !f.closing
 	f.success = f.answered && t.set.cfg.success != nil && t.set.cfg.success(t.info(), err)
 	f.counts = f.retryable || f.guidance.veto
@@ -65,7 +65,6 @@ func (t *retries) examine(end attemptEnd) failure {
 		f.outcome = Answered
 	}
 	t.warnOfNativeRetry()
-	return f
 }
 
 // isTimeUp reports whether the code is what an ended context produces.

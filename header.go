@@ -81,18 +81,18 @@ func withIdempotencyKey(ctx context.Context, set *settings) context.Context {
 	return &attemptContext{Context: ctx, set: set, attempt: 1, keyed: true}
 }
 
-// withAttempt returns the context of a retry: the attempt header holds the
-// number of attempts before it as its only value, and [AttemptFromContext]
-// reports attempt. ctx is the call's, which no attempt has touched.
-func withAttempt(ctx context.Context, set *settings, attempt int) context.Context {
-	a := &attemptContext{set: set, attempt: int32(attempt), marked: true}
+// markAttempt makes c the context of a retry: the attempt header holds the number
+// of attempts before it as its only value, and [AttemptFromContext] reports
+// attempt. ctx is the call's, which no attempt has touched; taken says that the
+// caller set the header.
+func (c *attemptContext) markAttempt(ctx context.Context, set *settings, attempt int, taken bool) {
 	header, previous := set.cfg.attemptHeader, strconv.Itoa(attempt-1)
-	if metadata.ValueFromOutgoingContext(ctx, header) == nil {
-		a.Context = metadata.AppendToOutgoingContext(ctx, header, previous)
-		return a
+	if taken {
+		md, _ := metadata.FromOutgoingContext(ctx) // a copy
+		md.Set(header, previous)
+		ctx = metadata.NewOutgoingContext(ctx, md)
+	} else {
+		ctx = metadata.AppendToOutgoingContext(ctx, header, previous)
 	}
-	md, _ := metadata.FromOutgoingContext(ctx) // a copy
-	md.Set(header, previous)
-	a.Context = metadata.NewOutgoingContext(ctx, md)
-	return a
+	c.Context, c.set, c.attempt, c.marked = ctx, set, int32(attempt), true
 }

@@ -212,9 +212,10 @@ func TestMode_switchingUnderLoad(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := rpctest.New()
-		s.Script(rpctest.Method, rpctest.Unavailable())
+		s.Script(rpctest.Method, rpctest.After(ms, rpctest.Unavailable()))
 		journal := &callJournal{}
-		r := newRetrier(t, retrybudget.WithObserver(journal))
+		// Three attempts fit into the time before the first Off.
+		r := newRetrier(t, retrybudget.WithObserver(journal), retrybudget.WithPolicy(retrybudget.Policy{Backoff: retrybudget.ConstantBackoff(5 * ms)}))
 		cc := s.Dial(t, r.DialOptions()...)
 		var wg sync.WaitGroup
 		for range 8 {

@@ -22,7 +22,7 @@ type retries struct {
 	wait     time.Duration // before the attempt under way
 	waited   time.Duration // before all attempts
 
-	records []AttemptRecord // the first and the last attempts
+	history history
 }
 
 // attemptEnd is how an attempt failed.
@@ -43,8 +43,9 @@ func (t *retries) next(end attemptEnd) (bool, error) {
 		t.began = t.started
 		t.takeResolverPolicy()
 	}
-	f := t.examine(end)
-	t.record(f.record)
+	var f failure
+	t.examine(end, &f)
+	t.history.add(f.record)
 	t.settle(f.outcome)
 	if t.key.dropped.Load() { // or the name would draw on two budgets
 		t.key = t.r.keyOf(t.set.cfg, t.target(), t.method)
@@ -141,18 +142,6 @@ func (t *retries) succeeded() {
 	}
 	if t.set.cfg.observer != nil {
 		last := AttemptRecord{Attempt: t.attempt, Wait: t.wait, Duration: time.Since(t.started)}
-		t.ended(NoReason, nil, last, t.records)
+		t.ended(NoReason, nil, last, t.history.all())
 	}
-}
-
-// record remembers an attempt: the first and the last of them.
-func (t *retries) record(a AttemptRecord) {
-	switch {
-	case t.records == nil:
-		t.records = make([]AttemptRecord, 0, defaultMaxAttempts-1)
-	case len(t.records) == 2*keptRecords:
-		copy(t.records[keptRecords:], t.records[keptRecords+1:])
-		t.records = t.records[:2*keptRecords-1]
-	}
-	t.records = append(t.records, a)
 }

@@ -123,7 +123,7 @@ func (s *clientStream) failed(a *streamAttempt, err error) error {
 	if final != nil {
 		return final
 	}
-	s.replaceBy(next, s.t.records[len(s.t.records)-1].Err)
+	s.replaceBy(next, s.t.history.last(0))
 	return nil
 }
 

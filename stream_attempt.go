@@ -16,6 +16,7 @@ import (
 // streamAttempt is one attempt of a stream. Fields that mu of its stream guards
 // say so; the others do not change after the attempt was opened.
 type streamAttempt struct {
+	ctx     attemptContext // of a retry
 	cs      grpc.ClientStream
 	cancel  context.CancelCauseFunc
 	timeout time.Duration // the attempt's own, 0 for none
@@ -54,7 +55,7 @@ var errAbandoned = errors.New("retrybudget: attempt is over")
 // stream. Whoever holds the token calls it.
 func (s *clientStream) open() (a *streamAttempt, err error) {
 	a = &streamAttempt{over: make(chan struct{}), timeout: s.t.attemptTimeout()}
-	ctx, cancel := context.WithCancelCause(s.t.attemptContext())
+	ctx, cancel := context.WithCancelCause(s.t.attemptContext(&a.ctx))
 	a.cancel = cancel
 	panicked := true
 	defer func() {

@@ -37,8 +37,10 @@ func (r *Retrier) unary(native bool) grpc.UnaryClientInterceptor {
 			}
 			first.trailer = a.trailer
 		}
-		u := unaryCall{req: req, reply: reply, invoker: invoker, opts: opts}
-		u.call = call{r: r, key: key, set: set, cc: cc, method: method, ctx: ctx, native: native}
+		u := unaryCall{
+			call: call{r: r, key: key, set: set, cc: cc, method: method, ctx: ctx, native: native},
+			req:  req, reply: reply, invoker: invoker, opts: opts,
+		}
 		if plain {
 			u.attempt, u.started, u.timed = 1, started, !started.IsZero()
 			return u.retry(first)
@@ -87,6 +89,9 @@ func (u *unaryCall) attempts() error {
 // retry sends further attempts after the first one, which failed.
 func (u *unaryCall) retry(end attemptEnd) error {
 	t := retries{call: u.call}
+	// The budget must hear of the end of a retry even when an interceptor
+	// further in panics. Otherwise it has heard by then.
+	defer t.settle(Failed)
 	for {
 		again, err := t.next(end)
 		if !again {
@@ -94,7 +99,7 @@ func (u *unaryCall) retry(end attemptEnd) error {
 		}
 		resetReply(u.reply)
 		resetTargets(u.opts)
-		end = u.resend(&t)
+		end = u.send(&t.call)
 		if end.err == nil {
 			t.answered()
 			t.succeeded()
@@ -103,24 +108,11 @@ func (u *unaryCall) retry(end attemptEnd) error {
 	}
 }
 
-// resend is send for a retry, of whose end the budget must hear even when an
-// interceptor further in panics.
-func (u *unaryCall) resend(t *retries) attemptEnd {
-	panicked := true
-	defer func() {
-		if panicked {
-			t.settle(Failed)
-		}
-	}()
-	end := u.send(&t.call)
-	panicked = false
-	return end
-}
-
 // send makes the attempt that is under way in c and returns how it ended.
 func (u *unaryCall) send(c *call) attemptEnd {
-	a, pass := newUnaryAttempt(c.r, u.opts)
-	ctx := c.attemptContext()
+	a := new(markedAttempt)
+	pass := a.options(c.r, u.opts)
+	ctx := c.attemptContext(&a.ctx)
 	timeout := c.attemptTimeout()
 	if timeout > 0 {
 		var cancel context.CancelFunc
@@ -151,19 +143,25 @@ func (a *unaryAttempt) sampled() bool {
 	return uint32(uintptr(unsafe.Pointer(a))>>4)*golden < math.MaxUint32/latencySample
 }
 
-// newUnaryAttempt returns a new attempt and the options it carries.
-func newUnaryAttempt(r *Retrier, opts []grpc.CallOption) (*unaryAttempt, []grpc.CallOption) {
-	a := new(unaryAttempt)
-	return a, append(passOn(a.room[:0], opts), grpc.Trailer(&a.trailer), r.mark)
+// markedAttempt is an attempt that may be a retry.
+type markedAttempt struct {
+	unaryAttempt
+	ctx attemptContext
 }
 
-// newPlainAttempt is newUnaryAttempt for options of which all pass.
+// options returns the options that the attempt carries.
+func (a *unaryAttempt) options(r *Retrier, opts []grpc.CallOption) []grpc.CallOption {
+	return append(passOn(a.room[:0], opts), grpc.Trailer(&a.trailer), r.mark)
+}
+
+// newPlainAttempt returns a new attempt and the options it carries, for options
+// of which all pass.
 func newPlainAttempt(r *Retrier, opts []grpc.CallOption) (*unaryAttempt, []grpc.CallOption) {
-	n := len(opts)
-	if n+2 > len(unaryAttempt{}.room) {
-		return newUnaryAttempt(r, opts)
+	a, n := new(unaryAttempt), len(opts)
+	if n+2 > len(a.room) {
+		pass := a.options(r, opts)
+		return a, pass
 	}
-	a := new(unaryAttempt)
 	for i, o := range opts { //nolint:staticcheck // for one or two, a bulk copy costs more
 		a.room[i] = o
 	}

@@ -258,6 +258,25 @@ func TestWarm_panics(t *testing.T) {
 	}
 }
 
+// An observer that panics leaves no grant open either.
+func TestWarm_observerPanics(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := rpctest.New()
+		s.Script(rpctest.Method, rpctest.Unavailable())
+		ledger := &budgetLedger{grants: -1}
+		cc := s.Dial(t, newRetrier(t, ledger.option(), retrybudget.WithObserver(panicky{})).DialOptions()...)
+
+		assert.PanicsWithValue(t, "observer bug", func() { _ = rpctest.Call(t.Context(), cc) })
+
+		assert.Equal(t, []string{"failure Unavailable 1", "grant Unavailable 1", "settle Unavailable 1 failed"}, ledger.read())
+	})
+}
+
+type panicky struct{ retrybudget.NopObserver }
+
+func (panicky) RetrySent(retrybudget.RetryEvent) { panic("observer bug") }
+
 // One success in 16 is enough to see that a dependency became faster.
 func TestWarm_latencyIsStillSampled(t *testing.T) {
 	t.Parallel()

@@ -62,7 +62,7 @@ func (t *retries) sleep(d time.Duration) Reason {
 	if reason := t.callerDone(); reason != NoReason {
 		return reason
 	}
-	if t.connClosed() {
+	if d > 0 && t.connClosed() {
 		return ReasonClosed
 	}
 	if t.disabled() {
