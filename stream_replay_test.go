@@ -1,14 +1,11 @@
 package retrybudget_test
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -18,7 +15,6 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/retrybudget/retrybudget"
-	"github.com/retrybudget/retrybudget/internal/rpctest"
 )
 
 // Each attempt sees the messages in order, and the half-close exactly when the
@@ -181,85 +177,6 @@ func TestStreamReplay_innerInterceptorChangesTheMessage(t *testing.T) {
 		var got wrapperspb.BytesValue
 		require.NoError(t, cs.RecvMsg(&got))
 		assert.Equal(t, "b", string(got.GetValue()))
-	})
-}
-
-// dialNarrow connects with flow-control windows that do not grow.
-func dialNarrow(t *testing.T, s *rpctest.Server, r *retrybudget.Retrier) *grpc.ClientConn {
-	t.Helper()
-	const window = 64 << 10
-	return s.Start(t, grpc.InitialWindowSize(window)).Dial(t, append(r.DialOptions(), grpc.WithInitialWindowSize(window))...)
-}
-
-// A bidirectional server answers while the replay still runs, and reads on only
-// when its answers are taken: replay and receiving must go on side by side.
-func TestStreamReplay_serverBlocksWriting(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const chunks = 20
-		chunk := string(bytes.Repeat([]byte("x"), 20<<10))
-		answer := strings.Repeat("y", 100<<10) // larger than all windows on the way, soon
-		s := streamServer(t, reading(chunks, failing(unavailable("x"))), func(ss grpc.ServerStream) error {
-			for {
-				_, err := recv(ss)
-				if errors.Is(err, io.EOF) {
-					return nil
-				}
-				if err != nil {
-					return err
-				}
-				if err := send(ss, answer); err != nil {
-					return err
-				}
-			}
-		})
-		cs := open(after(t, time.Hour), t, dialNarrow(t, s, newRetrier(t)), bidiStream, grpc.MaxRetryRPCBufferSize(1<<20))
-		for range chunks {
-			require.NoError(t, cs.SendMsg(wrapperspb.String(chunk)))
-		}
-		require.NoError(t, cs.CloseSend())
-
-		got, err := recvAll(cs)
-
-		assert.Equal(t, io.EOF, err)
-		assert.Len(t, got, chunks)
-		assert.Equal(t, 2, s.AttemptsOf(streamMethod))
-	})
-}
-
-// CloseSend never waits for the server, as without the Retrier.
-func TestStreamReplay_closeSendDoesNotWaitForIt(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const chunks = 20
-		chunk := strings.Repeat("x", 20<<10)
-		answer := strings.Repeat("y", 100<<10)
-		s := streamServer(t, reading(chunks, failing(unavailable("x"))), func(ss grpc.ServerStream) error {
-			for n := 0; ; n++ {
-				if _, err := recv(ss); err != nil {
-					return send(ss, fmt.Sprint(n))
-				}
-				if err := send(ss, answer); err != nil {
-					return err
-				}
-			}
-		})
-		ctx := after(t, time.Second)
-		cs := open(ctx, t, dialNarrow(t, s, newRetrier(t)), bidiStream, grpc.MaxRetryRPCBufferSize(1<<20))
-		for range chunks {
-			require.NoError(t, cs.SendMsg(wrapperspb.String(chunk)))
-		}
-		md, err := cs.Header() // from attempt 2, in the middle of its replay
-		require.NoError(t, err)
-		require.NotNil(t, md)
-
-		require.NoError(t, cs.CloseSend())
-
-		require.NoError(t, ctx.Err(), "CloseSend waited")
-		got, err := recvAll(cs)
-		assert.Equal(t, io.EOF, err)
-		require.Len(t, got, chunks+1)
-		assert.Equal(t, fmt.Sprint(chunks), got[chunks])
 	})
 }
 

@@ -212,9 +212,9 @@ func (s *clientStream) CloseSend() error {
 // replaceBy makes a the current attempt, after one that failed with cause, and
 // sends it all that the application has sent. The caller holds the token.
 //
-// On a bidirectional stream the server may not read on before its answers are
-// received, so there the replay runs beside the receiver, in the one goroutine of
-// this package; it ends with the attempt.
+// A server may not read on before its answer is received, or its headers are, so
+// where there can be many messages the replay runs beside the receiver, in the one
+// goroutine of this package; it ends with the attempt.
 func (s *clientStream) replaceBy(a *streamAttempt, cause error) {
 	s.mu.Lock()
 	before := s.current
@@ -229,7 +229,7 @@ func (s *clientStream) replaceBy(a *streamAttempt, cause error) {
 	s.mu.Unlock()
 	switch {
 	case a.ready == nil:
-	case s.desc.ClientStreams && s.desc.ServerStreams:
+	case s.desc.ClientStreams:
 		go s.replay(a, sent, cause)
 	default:
 		s.replay(a, sent, cause)
