@@ -1,12 +1,11 @@
 package retrybudget
 
 import (
+	"iter"
 	"reflect"
-	"unsafe"
+	"slices"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
 	protobuf "google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -18,121 +17,230 @@ const (
 	defaultReplayTotal   = 16 << 20
 )
 
-// sentMessage is a message that the application sent, kept as bytes: the
-// application may reuse the message, and often does, once SendMsg returned.
-type sentMessage struct {
-	bytes []byte
-	proto protoreflect.MessageType // its type, for protobuf messages
+// messageType is what a message can be made of again.
+type messageType struct {
+	proto protoreflect.MessageType // for protobuf messages
 	other reflect.Type             // for all others, behind the pointer
 }
 
-// cost is what the message counts for in the limits: its bytes and this record,
-// or a stream of empty messages would grow without bound.
-func (s sentMessage) cost() int { return len(s.bytes) + int(unsafe.Sizeof(s)) }
-
-// codec is what a call encodes its messages with, in the newer of grpc-go's two
-// shapes. standard is true for grpc-go's own for protobuf, which other codecs may
-// replace under its name.
-type codec struct {
-	encoding.CodecV2
-	standard bool
-}
-
-// standardCodec is the package of grpc-go's own codec.
-const standardCodec = "google.golang.org/grpc/encoding/proto"
-
-// codecOf returns the codec that grpc-go will choose for a call with opts; nil
-// inside when there is none.
-func codecOf(opts []grpc.CallOption) codec {
-	subtype := proto.Name
-	var forced encoding.CodecV2
-	for _, o := range opts {
-		switch o := o.(type) {
-		case grpc.ForceCodecCallOption:
-			forced = oldCodec{o.Codec}
-		case grpc.ForceCodecV2CallOption:
-			forced = o.CodecV2
-		case grpc.CustomCodecCallOption:
-			forced = oldCodec{o.Codec}
-		case grpc.ContentSubtypeCallOption:
-			subtype = o.ContentSubtype
-		}
-	}
-	if forced != nil {
-		return codec{CodecV2: forced}
-	}
-	if c := encoding.GetCodecV2(subtype); c != nil {
-		t := reflect.TypeOf(c)
-		return codec{c, t.Kind() == reflect.Pointer && t.Elem().PkgPath() == standardCodec}
-	}
-	if c := encoding.GetCodec(subtype); c != nil {
-		return codec{CodecV2: oldCodec{c}}
-	}
-	return codec{}
-}
-
-// bytesCodec is what grpc-go's older codec interfaces have in common.
-type bytesCodec interface {
-	Marshal(v any) ([]byte, error)
-	Unmarshal(data []byte, v any) error
-}
-
-// oldCodec gives an older codec the newer shape.
-type oldCodec struct{ bytesCodec }
-
-func (c oldCodec) Marshal(v any) (mem.BufferSlice, error) {
-	b, err := c.bytesCodec.Marshal(v)
-	if err != nil {
-		return nil, err
-	}
-	return mem.BufferSlice{mem.SliceBuffer(b)}, nil
-}
-
-func (c oldCodec) Unmarshal(data mem.BufferSlice, v any) error {
-	return c.bytesCodec.Unmarshal(data.Materialize(), v)
-}
-
-func (oldCodec) Name() string { return "" }
-
-// keep encodes m for replay. It reports false when m cannot be encoded, or no
-// message of its type be made.
-func (c codec) keep(m any) (sentMessage, bool) {
-	var kept sentMessage
+// typeOf returns the type of m, and false when no message can be made of it.
+func typeOf(m any) (messageType, bool) {
 	if _, ok := m.(*grpc.PreparedMsg); ok {
-		return kept, false // encoded for one attempt
+		return messageType{}, false // encoded for one attempt
 	}
 	if p, ok := m.(protoreflect.ProtoMessage); ok {
-		kept.proto = p.ProtoReflect().Type()
-	} else if t := reflect.TypeOf(m); t != nil && t.Kind() == reflect.Pointer {
-		kept.other = t.Elem()
-	} else {
-		return kept, false
+		return messageType{proto: p.ProtoReflect().Type()}, true
 	}
-	var err error
-	switch p, ok := m.(protoreflect.ProtoMessage); {
-	case c.CodecV2 == nil:
-		return kept, false
-	case ok && c.standard: // what the codec does, without its pooled buffers
-		kept.bytes, err = protobuf.Marshal(p)
-	default:
-		var data mem.BufferSlice
-		if data, err = c.Marshal(m); err == nil {
-			kept.bytes = data.Materialize()
-			data.Free()
-		}
+	if t := reflect.TypeOf(m); t != nil && t.Kind() == reflect.Pointer {
+		return messageType{other: t.Elem()}, true
 	}
-	return kept, err == nil
+	return messageType{}, false
 }
 
-// decode returns a new message with the kept one's content.
-func (c codec) decode(s sentMessage) (any, error) {
-	var m any
-	if s.proto != nil {
-		m = s.proto.New().Interface()
-	} else {
-		m = reflect.New(s.other).Interface()
+// isComparable reports whether types of this kind can be compared; those that
+// generated code and dynamicpb have can.
+func (t messageType) isComparable() bool {
+	return t.proto == nil || reflect.TypeOf(t.proto).Comparable()
+}
+
+func (t messageType) make() any {
+	if t.proto != nil {
+		return t.proto.New().Interface()
 	}
-	return m, c.Unmarshal(mem.BufferSlice{mem.SliceBuffer(s.bytes)}, m)
+	return reflect.New(t.other).Interface()
+}
+
+// How messages are kept.
+const (
+	// frameHead is the kind of a message and, if it is small, its length.
+	frameHead = 2
+	// smallMessage is the longest whose length is one byte.
+	smallMessage = 1<<8 - 1
+	// largeKind marks the kind of a message that is longer.
+	largeKind = 1 << 7
+	// A block has room for many small messages; the first one's for that alone,
+	// as most streams have one request.
+	minBlock, maxBlock = 64, 4 << 10
+	// sliceBytes is what a block or a large message takes beside its bytes.
+	sliceBytes = 24
+)
+
+// sentMessage is a message that the application sent, as bytes: the application
+// may reuse the message, and often does, once SendMsg returned.
+type sentMessage struct {
+	kind  messageType
+	frame []byte // room for the head, and the bytes
+}
+
+// encode encodes m for replay, into scratch if there is room. It reports false
+// when m cannot be encoded, or no message of its type be made.
+func (c codec) encode(m any, scratch []byte) (sentMessage, bool) {
+	kind, ok := typeOf(m)
+	if !ok || c.CodecV2 == nil {
+		return sentMessage{}, false
+	}
+	p, isProto := m.(protoreflect.ProtoMessage)
+	if isProto && c.standard { // what the codec does, without its pooled buffers
+		frame, n := scratch, frameHead+protobuf.Size(p)
+		if n >= cap(scratch) {
+			frame = make([]byte, 0, n)
+		}
+		frame, err := protobuf.MarshalOptions{UseCachedSize: true}.MarshalAppend(frame[:frameHead], p)
+		return sentMessage{kind, frame}, err == nil
+	}
+	data, err := c.Marshal(m)
+	if err != nil {
+		return sentMessage{}, false
+	}
+	defer data.Free()
+	frame := make([]byte, frameHead+data.Len())
+	data.CopyTo(frame[frameHead:])
+	return sentMessage{kind, frame}, true
+}
+
+// decode returns a new message with a kept one's content.
+func (c codec) decode(kind messageType, bytes []byte) (any, error) {
+	m := kind.make()
+	return m, c.Unmarshal(mem.BufferSlice{mem.SliceBuffer(bytes)}, m)
+}
+
+// newScratch returns room for a small message. A frame in it never fills it,
+// which tells it from one of its own.
+func newScratch() []byte { return make([]byte, 0, frameHead+smallMessage+1) }
+
+// sentLog is the messages that a stream keeps for replay, in the order they were
+// sent. A small one costs no allocation and two bytes beside its own. A copy of a
+// log does not change when more is added to the log.
+type sentLog struct {
+	kind  messageType   // of the first message, and usually of all
+	kinds []messageType // the others
+	full  [][]byte      // blocks: small messages' frames, and the first byte of large ones'
+	block []byte        // the one that is being filled
+	large [][]byte      // the large messages' frames
+	size  int           // of all that, as the limits count it
+}
+
+// add keeps m. It reports false when there is no room: the log may take limit
+// bytes in all, and no more than what is left of what r has.
+func (l *sentLog) add(m sentMessage, limit int, r *Retrier) bool {
+	kind, ok := l.kindOf(m.kind)
+	if !ok {
+		return false
+	}
+	own, part, n := 0, m.frame, len(m.frame)-frameHead
+	if n > smallMessage {
+		own, part = cap(m.frame)+sliceBytes, m.frame[:1]
+		kind |= largeKind
+	}
+	m.frame[0], m.frame[1] = kind, byte(n)
+	room, ok := l.makeRoom(len(part), own, limit, r)
+	switch {
+	case !ok:
+		return false
+	case room > 0 && l.block == nil && len(part) == cap(m.frame):
+		l.block = m.frame
+		return true
+	case room > 0:
+		if l.block != nil {
+			l.full = append(l.full, l.block)
+		}
+		l.block = make([]byte, 0, room)
+	}
+	l.block = append(l.block, part...)
+	if own > 0 {
+		l.large = append(l.large, m.frame)
+	}
+	return true
+}
+
+// makeRoom accounts for part bytes in a block and for own bytes beside it, and
+// returns the size of the block to be made, 0 if they fit into the last one.
+func (l *sentLog) makeRoom(part, own, limit int, r *Retrier) (int, bool) {
+	if own > 0 && own+l.size > limit {
+		return 0, false
+	}
+	if cap(l.block)-len(l.block) >= part {
+		return 0, l.reserve(own, r)
+	}
+	room := part
+	if l.block != nil {
+		room = max(part, min(max(minBlock, 2*cap(l.block)), maxBlock))
+	}
+	room = min(room, limit-l.size-own-sliceBytes)
+	switch {
+	case room < part:
+		return 0, false
+	case l.reserve(own+sliceBytes+room, r):
+		return room, true
+	default:
+		return part, l.reserve(own+sliceBytes+part, r)
+	}
+}
+
+func (l *sentLog) reserve(n int, r *Retrier) bool {
+	if n > 0 && !r.reserve(n) {
+		return false
+	}
+	l.size += n
+	return true
+}
+
+// kindOf returns the number of t among the kinds of messages. It reports false
+// when there are too many.
+func (l *sentLog) kindOf(t messageType) (byte, bool) {
+	if l.kind == t {
+		return 0, true
+	}
+	if !t.isComparable() {
+		return 0, false
+	}
+	if l.kind == (messageType{}) {
+		l.kind = t
+		return 0, true
+	}
+	i := slices.Index(l.kinds, t)
+	if i < 0 {
+		if i = len(l.kinds); 1+i == largeKind {
+			return 0, false
+		}
+		l.kinds = append(l.kinds, t)
+	}
+	return byte(1 + i), true
+}
+
+// empty reports whether nothing is kept.
+func (l *sentLog) empty() bool { return l.block == nil }
+
+// all iterates over the messages: kind and bytes.
+func (l *sentLog) all() iter.Seq2[messageType, []byte] {
+	return func(yield func(messageType, []byte) bool) {
+		large := l.large
+		for i := range len(l.full) + 1 {
+			block := l.block
+			if i < len(l.full) {
+				block = l.full[i]
+			}
+			for len(block) > 0 {
+				kind, frame := block[0], block
+				if kind&largeKind != 0 {
+					frame, large, block = large[0], large[1:], block[1:]
+				} else {
+					n := frameHead + int(block[1])
+					frame, block = block[:n:n], block[n:]
+				}
+				if !yield(l.typeOf(kind&^largeKind), frame[frameHead:]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (l *sentLog) typeOf(kind byte) messageType {
+	if kind == 0 {
+		return l.kind
+	}
+	return l.kinds[kind-1]
 }
 
 // reserve takes n bytes of what all streams together may keep.

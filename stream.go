@@ -56,6 +56,10 @@ type clientStream struct {
 	limit    int  // bytes that this call may keep
 	single   bool // retries were off when it began, so nothing is kept
 
+	// scratch is where the sender encodes small messages, but for its first.
+	scratch   []byte
+	firstSent bool
+
 	token  chan struct{}
 	chosen atomic.Pointer[streamAttempt] // set while committed and not ended
 	// delivered: the application got a message.
@@ -63,10 +67,9 @@ type clientStream struct {
 
 	mu         sync.Mutex
 	current    *streamAttempt
-	sent       []sentMessage // for replay, until commit
-	bytes      int           // of sent
-	halfClosed bool          // the application called CloseSend
-	committed  bool          // nothing is retried any more
+	sent       sentLog // for replay, until commit
+	halfClosed bool    // the application called CloseSend
+	committed  bool    // nothing is retried any more
 	ended      bool
 	final      error // what RecvMsg gives at the end, io.EOF after OK
 

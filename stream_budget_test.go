@@ -165,7 +165,7 @@ func TestStreamBudget_told(t *testing.T) {
 		{
 			"overflow in a retry settles at the end",
 			[]func(grpc.ServerStream) error{reading(1, failing(unavailable("x"))), reading(2, failing(unavailable("x")))},
-			[]retrybudget.Option{retrybudget.WithReplayLimits(100, 1000)},
+			[]retrybudget.Option{retrybudget.WithReplayLimits(60, 1000)},
 			-1,
 			func(cs grpc.ClientStream, _ func()) error {
 				synctest.Wait()

@@ -160,7 +160,7 @@ func TestStreamMemory_emptyMessages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := streamServer(t, hanging)
-		r := newRetrier(t, retrybudget.WithReplayLimits(10_000, 1<<20))
+		r := newRetrier(t, retrybudget.WithReplayLimits(1500, 1<<20))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		cs := open(ctx, t, s.Dial(t, r.DialOptions()...), bidiStream)
@@ -170,7 +170,7 @@ func TestStreamMemory_emptyMessages(t *testing.T) {
 			most = max(most, r.ReplayBytes())
 		}
 		assert.Positive(t, most)
-		assert.LessOrEqual(t, most, int64(10_000))
+		assert.LessOrEqual(t, most, int64(1500))
 		assert.Zero(t, r.ReplayBytes(), "1,000 of them overflow")
 	})
 }

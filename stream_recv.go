@@ -129,8 +129,8 @@ func (s *clientStream) commitLocked(a *streamAttempt) bool {
 }
 
 func (s *clientStream) freeLocked() {
-	s.t.r.replayed.Add(-int64(s.bytes))
-	s.sent, s.bytes = nil, 0
+	s.t.r.replayed.Add(-int64(s.sent.size))
+	s.sent = sentLog{}
 }
 
 // Header returns the response headers, which commits the call, or nil when the

@@ -25,7 +25,11 @@ func (s *clientStream) send(m any) error {
 	var kept sentMessage
 	var canKeep bool
 	if !s.single {
-		kept, canKeep = s.codec.keep(m)
+		if s.firstSent && s.scratch == nil {
+			s.scratch = newScratch()
+		}
+		kept, canKeep = s.codec.encode(m, s.scratch)
+		s.firstSent = true
 	}
 	for {
 		a, done := s.state()
@@ -86,9 +90,7 @@ func (s *clientStream) keep(a *streamAttempt, m sentMessage, can bool) bool {
 		return false
 	case s.committed || s.single:
 		return true
-	case can && s.bytes+m.cost() <= s.limit && s.t.r.reserve(m.cost()):
-		s.sent = append(s.sent, m)
-		s.bytes += m.cost()
+	case can && s.sent.add(m, s.limit, s.t.r):
 		return true
 	default:
 		return s.commitLocked(a)
@@ -220,7 +222,7 @@ func (s *clientStream) replaceBy(a *streamAttempt, cause error) {
 	before := s.current
 	s.current = a
 	sent := s.sent
-	if len(sent) > 0 || s.halfClosed {
+	if !sent.empty() || s.halfClosed {
 		a.ready = make(chan struct{})
 	}
 	if before != nil {
@@ -239,10 +241,10 @@ func (s *clientStream) replaceBy(a *streamAttempt, cause error) {
 // replay sends messages on a, and the half-close. When that fails, the attempt
 // does, and whoever receives from it learns why. A message that cannot be made
 // again ends the call with the failure that asked for the retry.
-func (s *clientStream) replay(a *streamAttempt, sent []sentMessage, cause error) {
+func (s *clientStream) replay(a *streamAttempt, sent sentLog, cause error) {
 	defer close(a.ready)
-	for _, kept := range sent {
-		m, err := s.codec.decode(kept)
+	for kind, bytes := range sent.all() {
+		m, err := s.codec.decode(kind, bytes)
 		if err != nil {
 			s.breakOff(a, Final(cause))
 			return
