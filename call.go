@@ -23,10 +23,10 @@ type call struct {
 	ctx    context.Context    //nolint:containedctx // the call's context, for the length of the call
 	cancel context.CancelFunc // ends Policy.Timeout, nil without
 
-	attempt int       // the number of the attempt under way
-	started time.Time // when it started, if timed
-	timed   bool      // it is measured
-	native  bool      // grpc-go's own retries may be on
+	attempt int   // the number of the attempt under way
+	started int64 // when it started, by Retrier.now, if timed
+	timed   bool  // it is measured
+	native  bool  // grpc-go's own retries may be on
 	// headerTaken: the caller set the attempt header itself. Known from attempt
 	// 2 on.
 	headerTaken bool
@@ -74,7 +74,7 @@ func (c *call) startAttempt() {
 	c.attempt++
 	c.timed = c.set.cfg.observer != nil || c.key.latency.sample()
 	if c.timed {
-		c.started = time.Now()
+		c.started = c.r.now()
 	}
 }
 
@@ -129,12 +129,14 @@ func (c *call) succeededAtOnce() {
 	if !c.timed {
 		return
 	}
-	took := time.Since(c.started)
-	c.key.latency.record(took, c.r.now())
+	now := c.r.now()
+	took := time.Duration(now - c.started)
+	c.key.latency.record(took, now)
 	if o := c.set.cfg.observer; o != nil {
 		o.CallEnded(CallEvent{Call: c.info(), Last: AttemptRecord{Attempt: 1, Duration: took}, Duration: took})
 	}
 }
 
-// now is the time since the Retrier was made, which never jumps.
+// now is the time since the Retrier was made, in nanoseconds. It never jumps, and
+// costs a third of time.Now, which asks a second clock for the date.
 func (r *Retrier) now() int64 { return int64(time.Since(r.start)) }

@@ -24,7 +24,7 @@ func (t *retries) report(f *failure, reason Reason, err error) {
 func (t *retries) ended(reason Reason, err error, last AttemptRecord, earlier []AttemptRecord) {
 	t.set.cfg.observer.CallEnded(CallEvent{
 		Call: t.info(), Code: status.Code(err), Err: err, Reason: reason,
-		Last: last, Earlier: earlier, Waited: t.waited, Duration: time.Since(t.began),
+		Last: last, Earlier: earlier, Waited: t.waited, Duration: time.Duration(t.r.now() - t.began),
 	})
 }
 

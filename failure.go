@@ -46,7 +46,7 @@ func (t *retries) examine(end attemptEnd, f *failure) {
 	exhausted, veto := f.guidance.exhausted, f.guidance.veto
 	f.record = AttemptRecord{Attempt: attempt, Code: code, Err: err, Wait: t.wait, Exhausted: exhausted}
 	if t.timed {
-		f.record.Duration = time.Since(t.started)
+		f.record.Duration = time.Duration(t.r.now() - t.started)
 	}
 	f.cause = Cause{Code: code, Attempt: attempt, AttemptTimeout: timeout, Exhausted: exhausted, Veto: veto}
 	byCaller := f.caller != NoReason && isTimeUp(st.Code())

@@ -68,8 +68,8 @@ type settings struct {
 	timeout           time.Duration
 	keyHeader         string
 
-	// plain is true when a first attempt needs nothing of this library: no
-	// observer, timeout or idempotency key.
+	// plain is true when a first attempt needs nothing of this library: no timeout
+	// or idempotency key.
 	plain bool
 
 	codes           codeSet
@@ -125,7 +125,7 @@ func (p Policy) compile(field string) (settings, error) {
 // is, in this order, that of the call option, the presence of an idempotency
 // key, the policy's and the descriptor's.
 func (s *settings) resolve() {
-	s.plain = s.cfg.observer == nil && s.keyHeader == "" && s.timeout == 0 && s.perAttemptTimeout == 0 && s.err == nil
+	s.plain = s.keyHeader == "" && s.timeout == 0 && s.perAttemptTimeout == 0 && s.err == nil
 	switch {
 	case s.callLevel != IdempotencyUnknown:
 		s.level = s.callLevel

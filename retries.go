@@ -10,8 +10,8 @@ import (
 // and streams drive it the same way: after each failed attempt they call next,
 // which decides and waits, and after an attempt that ended OK, succeeded.
 type retries struct {
-	call            // a copy, so that calls without a failure stay off the heap
-	began time.Time // of the call, with an observer
+	call        // a copy, so that calls without a failure stay off the heap
+	began int64 // when the call began, by Retrier.now, with an observer
 
 	granted Budget // granted the attempt under way and was not told its end
 	grant   Cause  // what it was asked with
@@ -129,7 +129,8 @@ func (t *retries) startNext(f *failure, wait time.Duration) {
 func (t *retries) answered() {
 	t.settle(Succeeded)
 	if t.timed {
-		t.key.latency.record(time.Since(t.started), t.r.now())
+		now := t.r.now()
+		t.key.latency.record(time.Duration(now-t.started), now)
 	}
 }
 
@@ -141,7 +142,7 @@ func (t *retries) succeeded() {
 		t.began = t.started
 	}
 	if t.set.cfg.observer != nil {
-		last := AttemptRecord{Attempt: t.attempt, Wait: t.wait, Duration: time.Since(t.started)}
+		last := AttemptRecord{Attempt: t.attempt, Wait: t.wait, Duration: time.Duration(t.r.now() - t.started)}
 		t.ended(NoReason, nil, last, t.history.all())
 	}
 }

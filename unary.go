@@ -3,7 +3,6 @@ package retrybudget
 import (
 	"context"
 	"math"
-	"time"
 	"unsafe"
 
 	"google.golang.org/grpc"
@@ -19,30 +18,33 @@ func (r *Retrier) unary(native bool) grpc.UnaryClientInterceptor {
 		key, set := r.lookUp(cc, method)
 		plain := set.plain && plainOptions(opts) && !inAttempt(ctx)
 		var first attemptEnd
-		var started time.Time
+		var started int64
+		var timed bool
 		if plain {
 			// Most calls end here, and for them the bookkeeping below would
 			// cost as much as all the rest.
 			a, pass := newPlainAttempt(r, opts)
-			if key.latency.cold() || a.sampled() {
-				started = time.Now()
+			timed = set.cfg.observer != nil || key.latency.cold() || a.sampled()
+			if timed {
+				started = r.now()
 			}
 			first.err = invoker(ctx, method, req, reply, cc, pass...)
-			if first.err == nil {
+			if first.err == nil && !timed {
 				key.budget.RecordSuccess()
-				if !started.IsZero() {
-					key.latency.record(time.Since(started), r.now())
-				}
 				return nil
 			}
 			first.trailer = a.trailer
 		}
-		u := unaryCall{
-			call: call{r: r, key: key, set: set, cc: cc, method: method, ctx: ctx, native: native},
-			req:  req, reply: reply, invoker: invoker, opts: opts,
-		}
+		c := call{r: r, key: key, set: set, cc: cc, method: method, ctx: ctx, native: native}
 		if plain {
-			u.attempt, u.started, u.timed = 1, started, !started.IsZero()
+			c.attempt, c.started, c.timed = 1, started, timed
+			if first.err == nil {
+				c.succeededAtOnce()
+				return nil
+			}
+		}
+		u := unaryCall{call: c, req: req, reply: reply, invoker: invoker, opts: opts}
+		if plain {
 			return u.retry(first)
 		}
 		return u.run()
