@@ -20,7 +20,7 @@ func TestReadme_defaultsAreTheRealOnes(t *testing.T) {
 	backoff, ok := policy.backoff.(ExponentialBackoff)
 	require.True(t, ok)
 	backoff = backoff.withDefaults()
-	bucket, ok := r.keys.common.Load().value.budget.(*TokenBucket)
+	bucket, ok := cfg.keys.common.Load().value.budget.(*TokenBucket)
 	require.True(t, ok)
 	tokens, capacity := bucket.Level()
 
@@ -47,8 +47,8 @@ func TestReadme_defaultsAreTheRealOnes(t *testing.T) {
 		"TokenBucketConfig.Ratio":       fmt.Sprint(float64(bucket.ratio) / milli),
 		"TokenBucketConfig.Initial":     fmt.Sprint(tokens),
 		"WithMaxServerDelay":            cfg.maxServerDelay.String(),
-		"WithReplayLimits":              fmt.Sprintf("%d KiB for a call, %d MiB in all", r.replayCall>>10, r.replayTotal>>20),
-		"WithMaxKeys":                   fmt.Sprint(r.keys.limit),
+		"WithReplayLimits":              fmt.Sprintf("%d KiB for a call, %d MiB in all", cfg.replayCall>>10, cfg.replayTotal>>20),
+		"WithMaxKeys":                   fmt.Sprint(cfg.keys.limit.Load()),
 		"WithAttemptHeader":             cfg.attemptHeader,
 		"WithMode":                      modes[cfg.mode],
 	}

@@ -3,7 +3,7 @@ package retrybudget
 import (
 	"fmt"
 	"iter"
-	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -34,27 +34,15 @@ const (
 // Make one with [New]; the zero value is not usable.
 type Retrier struct {
 	config atomic.Pointer[config]
-	keys   *table[*key]
-	budget BudgetFactory
 	mark   grpc.CallOption // see mark
-	start  time.Time       // what latency estimates count from
-	// factoryFailed: a failure of budget was reported.
+	start  time.Time       // what times count from
+	// factoryFailed: a failure of a BudgetFactory was reported.
 	factoryFailed atomic.Bool
+	replayed      atomic.Int64 // bytes that streams hold for replay
 
-	replayed    atomic.Int64 // bytes that streams hold for replay
-	replayTotal int64        // the most they may
-	replayCall  int          // the most one may
-}
-
-// replayLimit returns the bytes that a call with opts may keep for replay.
-func (r *Retrier) replayLimit(opts []grpc.CallOption) int {
-	limit := r.replayCall
-	for _, o := range opts {
-		if m, ok := o.(grpc.MaxRetryRPCBufferSizeCallOption); ok {
-			limit = m.MaxRetryRPCBufferSize
-		}
-	}
-	return limit
+	opts     []Option   // of New, but WithConfig
+	updating sync.Mutex // one Update at a time
+	handing  sync.Mutex // one key at a time takes over from another
 }
 
 // New returns a Retrier with the given options, or an error that lists every
@@ -66,25 +54,15 @@ func New(opts ...Option) (*Retrier, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Asked here, a factory shows its errors before the first call, and names
-	// that find no room later have a budget to share.
-	common, err := b.budget("", "")
-	if err == nil && common == nil {
-		err = errNilBudget
+	if b.cfg.keys, err = newKeys(b.cfg.budget, b.maxKeys); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		return nil, fmt.Errorf("retrybudget: WithBudget: %s", strings.TrimPrefix(err.Error(), "retrybudget: "))
+	r := &Retrier{start: time.Now()}
+	for _, o := range opts {
+		if _, ok := o.(configOption); !ok {
+			r.opts = append(r.opts, o)
+		}
 	}
-	r := &Retrier{
-		keys:   newTable(b.maxKeys, keyHoldsNoLess),
-		budget: b.budget,
-		start:  time.Now(),
-
-		replayTotal: int64(b.replayTotal), replayCall: b.replayCall,
-	}
-	r.keys.dropped = func(k *key) { k.dropped.Store(true) }
-	r.keys.overflow(&key{budget: common, common: true})
-	r.keys.common.Load().used.Store(0) // nobody uses it yet
 	r.mark = &mark{r: r}
 	r.config.Store(&b.cfg)
 	return r, nil
@@ -170,16 +148,18 @@ type BudgetInfo struct {
 // that several keys share appears under each of them.
 func (r *Retrier) Budgets() iter.Seq[BudgetInfo] {
 	return func(yield func(BudgetInfo) bool) {
+		keys := r.config.Load().keys
 		show := func(n *node[*key]) bool {
+			n.value.takeOver()
 			tokens, capacity, ok := levelOf(n.value.budget)
 			return !ok || yield(BudgetInfo{n.target, n.name, tokens, capacity})
 		}
 		more := true
-		r.keys.each(func(n *node[*key]) bool {
+		keys.each(func(n *node[*key]) bool {
 			more = show(n)
 			return more
 		})
-		if common := r.keys.common.Load(); more && common.used.Load() > 0 {
+		if common := keys.common.Load(); more && common.used.Load() > 0 {
 			show(common)
 		}
 	}

@@ -1,6 +1,10 @@
 package retrybudget
 
-import "sync/atomic"
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+)
 
 // key is what the calls of one method to one target share.
 type key struct {
@@ -13,7 +17,10 @@ type key struct {
 	// resolved caches the policy that the resolver gave the method last.
 	resolved atomic.Pointer[resolvedPolicy]
 	warned   atomic.Bool // a native retry policy was reported
-	dropped  atomic.Bool // the key table made room; the name has another key now
+	dropped  atomic.Bool // the table made room; the name has another key now
+	// pending is what is still to be taken over from the key before, nil for
+	// nothing.
+	pending atomic.Pointer[succession]
 	// common is true for the one key of all names without room: nothing that
 	// belongs to a single method is kept in it.
 	common bool
@@ -45,16 +52,34 @@ func (k *key) declaration(method string) *declaration {
 	return d
 }
 
+// newKeys returns a key table for what factory makes. Asked here, the factory shows
+// its errors before the first call, and names that find no room later have a
+// budget to share.
+func newKeys(factory BudgetFactory, limit int) (*table[*key], error) {
+	common, err := factory("", "")
+	if err == nil && common == nil {
+		err = errNilBudget
+	}
+	if err != nil {
+		return nil, fmt.Errorf("retrybudget: WithBudget: %s", strings.TrimPrefix(err.Error(), "retrybudget: "))
+	}
+	keys := newTable(limit, keyHoldsNoLess)
+	keys.dropped = func(k *key) { k.dropped.Store(true) }
+	keys.overflow(&key{budget: common, common: true})
+	keys.common.Load().used.Store(0) // nobody uses it yet
+	return keys, nil
+}
+
 // keyHoldsNoLess applies holdsNoLess to the budgets of keys.
 func keyHoldsNoLess(old, fresh *key) bool { return holdsNoLess(old.budget, fresh.budget) }
 
 // keyOf returns the state of (target, method), made on first use. A factory that
 // fails leaves the name to the common key; the first such failure is reported.
 func (r *Retrier) keyOf(cfg *config, target, method string) *key {
-	if n := r.keys.get(target, method); n != nil {
+	if n := cfg.keys.get(target, method); n != nil {
 		return n.value
 	}
-	budget, err := r.budget(target, method)
+	budget, err := cfg.budget(target, method)
 	if err == nil && budget == nil {
 		err = errNilBudget
 	}
@@ -62,7 +87,7 @@ func (r *Retrier) keyOf(cfg *config, target, method string) *key {
 		if cfg.observer != nil && r.factoryFailed.CompareAndSwap(false, true) {
 			cfg.observer.Warned(WarningEvent{Target: target, Method: method, Text: "no budget could be made, the common one is used: " + err.Error()})
 		}
-		return r.keys.overflow(nil).value
+		return cfg.keys.overflow(nil).value
 	}
-	return r.keys.add(target, method, &key{budget: budget}).value
+	return cfg.keys.add(target, method, &key{budget: budget}).value
 }

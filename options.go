@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	retrybudgetv1 "github.com/retrybudget/retrybudget/proto/retrybudget/v1"
 )
 
 // defaultMaxServerDelay is the longest wait a server may ask for.
@@ -13,8 +15,9 @@ const defaultMaxServerDelay = 30 * time.Second
 // mostMaxKeys is the largest value of WithMaxKeys.
 const mostMaxKeys = 1 << 20
 
-// config is everything that New was told. A Retrier swaps it as a whole, so a
-// call sees one configuration from its start to its end.
+// config is everything that New or Update was told, and the budgets made of it. A
+// Retrier swaps it as a whole, so a call sees one configuration from its start to
+// its end.
 type config struct {
 	mode                Mode
 	code, file          source // policies of options, and of WithConfig
@@ -27,6 +30,13 @@ type config struct {
 	observer            Observer // nil when there is none
 	attemptHeader       string
 	maxServerDelay      time.Duration
+	replayCall          int // the most bytes that a stream may keep
+	replayTotal         int // and all of them
+
+	budget  BudgetFactory
+	budgets []*retrybudgetv1.Budget // what a Config made budget of, empty otherwise
+	keys    *table[*key]
+	built   Mode // mode before SetMode
 }
 
 // Option configures a [Retrier] at construction.
@@ -40,16 +50,14 @@ func (f optionFunc) apply(b *builder) { f(b) }
 
 // builder collects the options of one New and what is wrong with them.
 type builder struct {
-	cfg         config
-	policy      *Policy // nil when there is none
-	methods     map[string]Policy
-	file        checkedConfig // of WithConfig
-	configured  bool          // there was one
-	budget      BudgetFactory
-	maxKeys     int
-	replayCall  int
-	replayTotal int
-	errs        []error
+	cfg        config
+	policy     *Policy // nil when there is none
+	methods    map[string]Policy
+	file       checkedConfig // of WithConfig
+	configured bool          // there was one
+	ownBudget  bool          // WithBudget sets it, and no Config can
+	maxKeys    int
+	errs       []error
 }
 
 func (b *builder) fail(err error) { b.errs = append(b.errs, err) }
@@ -58,12 +66,13 @@ func (b *builder) fail(err error) { b.errs = append(b.errs, err) }
 // complete, or every error found.
 func build(opts []Option) (*builder, error) {
 	b := &builder{
-		cfg:     config{attemptHeader: attemptHeader, maxServerDelay: defaultMaxServerDelay},
+		cfg: config{
+			attemptHeader: attemptHeader, maxServerDelay: defaultMaxServerDelay,
+			replayCall: defaultReplayPerCall, replayTotal: defaultReplayTotal,
+			budget: PerMethod(TokenBucketConfig{}),
+		},
 		methods: map[string]Policy{},
-		budget:  PerMethod(TokenBucketConfig{}),
 		maxKeys: defaultMaxKeys,
-
-		replayCall: defaultReplayPerCall, replayTotal: defaultReplayTotal,
 	}
 	for _, o := range opts {
 		if c, ok := o.(configOption); ok {
@@ -78,7 +87,10 @@ func build(opts []Option) (*builder, error) {
 		o.apply(b)
 	}
 	b.compilePolicies()
-	if b.cfg.mode > Off {
+	if b.ownBudget {
+		b.cfg.budgets = nil
+	}
+	if b.cfg.built = b.cfg.mode; b.cfg.mode > Off {
 		b.fail(fmt.Errorf("retrybudget: WithMode %d is not a known mode", b.cfg.mode))
 	}
 	return b, errors.Join(b.errs...)
@@ -114,7 +126,7 @@ func WithBudget(f BudgetFactory) Option {
 		if f == nil {
 			b.fail(errors.New("retrybudget: WithBudget: nil BudgetFactory"))
 		}
-		b.budget = f
+		b.cfg.budget, b.ownBudget = f, true
 	})
 }
 
@@ -220,7 +232,7 @@ func WithReplayLimits(perCall, total int) Option {
 		if perCall < 0 || total < 0 {
 			b.fail(fmt.Errorf("retrybudget: WithReplayLimits perCall %d or total %d is negative", perCall, total))
 		}
-		b.replayCall, b.replayTotal = perCall, total
+		b.cfg.replayCall, b.cfg.replayTotal = perCall, total
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
@@ -118,7 +119,10 @@ func (b *builder) applyConfig(cfg *retrybudgetv1.Config) {
 		return
 	}
 	if b.file.budget != nil {
-		b.budget = b.file.budget
+		b.cfg.budget = b.file.budget
+	}
+	for _, m := range cfg.GetBudgets() {
+		b.cfg.budgets = append(b.cfg.budgets, proto.CloneOf(m))
 	}
 	b.cfg.mode = b.file.mode
 	b.cfg.strict = cfg.GetStrictIdempotency()
@@ -235,9 +239,9 @@ func (l checkedLimits) apply(b *builder) {
 		b.maxKeys = l.maxKeys
 	}
 	if l.replayCall != nil {
-		b.replayCall = *l.replayCall
+		b.cfg.replayCall = *l.replayCall
 	}
 	if l.replayTotal != nil {
-		b.replayTotal = *l.replayTotal
+		b.cfg.replayTotal = *l.replayTotal
 	}
 }

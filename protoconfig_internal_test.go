@@ -24,7 +24,7 @@ func TestSampleConfig_defaultsAreTheRealOnes(t *testing.T) {
 	backoff = backoff.withDefaults()
 	bucket, err := NewTokenBucket(TokenBucketConfig{})
 	require.NoError(t, err)
-	adaptive, ok := r.keys.common.Load().value.budget.(*AdaptiveBudget)
+	adaptive, ok := cfg.keys.common.Load().value.budget.(*AdaptiveBudget)
 	require.True(t, ok)
 	require.Equal(t, bucket.ratio*(micro/milli), int64(adaptive.ratio), "one word for both")
 
@@ -33,7 +33,7 @@ func TestSampleConfig_defaultsAreTheRealOnes(t *testing.T) {
 		"multiplier": fmt.Sprint(backoff.Multiplier), "max": backoff.Max.String(), "jitter": "full",
 		"capacity": fmt.Sprint(bucket.capacity / milli), "ratio": fmt.Sprint(float64(bucket.ratio) / milli),
 		"leak": time.Duration(adaptive.leak).String(), "max_server_delay": cfg.maxServerDelay.String(),
-		"max_keys": fmt.Sprint(r.keys.limit), "replay_bytes_per_call": fmt.Sprint(r.replayCall), "replay_bytes_total": fmt.Sprint(r.replayTotal),
+		"max_keys": fmt.Sprint(cfg.keys.limit.Load()), "replay_bytes_per_call": fmt.Sprint(cfg.replayCall), "replay_bytes_total": fmt.Sprint(cfg.replayTotal),
 	}, defaultsInSample(t))
 }
 

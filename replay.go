@@ -4,6 +4,7 @@ import (
 	"iter"
 	"reflect"
 	"slices"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
@@ -120,9 +121,8 @@ type sentLog struct {
 	size  int           // of all that, as the limits count it
 }
 
-// add keeps m. It reports false when there is no room: the log may take limit
-// bytes in all, and no more than what is left of what r has.
-func (l *sentLog) add(m sentMessage, limit int, r *Retrier) bool {
+// add keeps m. It reports false when there is no room.
+func (l *sentLog) add(m sentMessage, r replayRoom) bool {
 	kind, ok := l.kindOf(m.kind)
 	if !ok {
 		return false
@@ -133,7 +133,7 @@ func (l *sentLog) add(m sentMessage, limit int, r *Retrier) bool {
 		kind |= largeKind
 	}
 	m.frame[0], m.frame[1] = kind, byte(n)
-	room, ok := l.makeRoom(len(part), own, limit, r)
+	room, ok := l.makeRoom(len(part), own, r)
 	switch {
 	case !ok:
 		return false
@@ -155,8 +155,8 @@ func (l *sentLog) add(m sentMessage, limit int, r *Retrier) bool {
 
 // makeRoom accounts for part bytes in a block and for own bytes beside it, and
 // returns the size of the block to be made, 0 if they fit into the last one.
-func (l *sentLog) makeRoom(part, own, limit int, r *Retrier) (int, bool) {
-	if own > 0 && own+l.size > limit {
+func (l *sentLog) makeRoom(part, own int, r replayRoom) (int, bool) {
+	if own > 0 && own+l.size > r.call {
 		return 0, false
 	}
 	if cap(l.block)-len(l.block) >= part {
@@ -166,7 +166,7 @@ func (l *sentLog) makeRoom(part, own, limit int, r *Retrier) (int, bool) {
 	if l.block != nil {
 		room = max(part, min(max(minBlock, 2*cap(l.block)), maxBlock))
 	}
-	room = min(room, limit-l.size-own-sliceBytes)
+	room = min(room, r.call-l.size-own-sliceBytes)
 	switch {
 	case room < part:
 		return 0, false
@@ -177,7 +177,7 @@ func (l *sentLog) makeRoom(part, own, limit int, r *Retrier) (int, bool) {
 	}
 }
 
-func (l *sentLog) reserve(n int, r *Retrier) bool {
+func (l *sentLog) reserve(n int, r replayRoom) bool {
 	if n > 0 && !r.reserve(n) {
 		return false
 	}
@@ -243,12 +243,28 @@ func (l *sentLog) typeOf(kind byte) messageType {
 	return l.kinds[kind-1]
 }
 
-// reserve takes n bytes of what all streams together may keep.
-func (r *Retrier) reserve(n int) bool {
-	if r.replayed.Add(int64(n)) <= r.replayTotal {
+// replayRoom is what a stream may take for replay.
+type replayRoom struct {
+	call  int           // bytes of the stream's own
+	total int64         // bytes of all streams together
+	taken *atomic.Int64 // by all streams
+}
+
+func (r *Retrier) replayRoom(cfg *config, opts []grpc.CallOption) replayRoom {
+	room := replayRoom{call: cfg.replayCall, total: int64(cfg.replayTotal), taken: &r.replayed}
+	for _, o := range opts {
+		if m, ok := o.(grpc.MaxRetryRPCBufferSizeCallOption); ok {
+			room.call = m.MaxRetryRPCBufferSize
+		}
+	}
+	return room
+}
+
+func (r replayRoom) reserve(n int) bool {
+	if r.taken.Add(int64(n)) <= r.total {
 		return true
 	}
-	r.replayed.Add(-int64(n))
+	r.taken.Add(-int64(n))
 	return false
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"reflect"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -45,7 +46,7 @@ func TestSentLog_keepsWhatFits(t *testing.T) {
 	for seed := range uint64(500) {
 		random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a test must be repeatable
 		limit, total := random.IntN(20_000), random.IntN(40_000)
-		r := &Retrier{replayTotal: int64(total)}
+		r := replayRoom{limit, int64(total), new(atomic.Int64)}
 		var l sentLog
 		var want []loggedMessage
 		var scratch []byte
@@ -58,7 +59,7 @@ func TestSentLog_keepsWhatFits(t *testing.T) {
 			kept, ok := standard.encode(m, scratch)
 			require.True(t, ok)
 			before := l.size
-			if !l.add(kept, limit, r) {
+			if !l.add(kept, r) {
 				refused++
 				require.Equal(t, before, l.size, "a refusal takes nothing")
 				least := before + frameHead + proto.Size(m)
@@ -76,7 +77,7 @@ func TestSentLog_keepsWhatFits(t *testing.T) {
 				copies[len(want)] = l
 			}
 			require.LessOrEqual(t, l.size, min(limit, total))
-			require.Equal(t, int64(l.size), r.replayed.Load())
+			require.Equal(t, int64(l.size), r.taken.Load())
 			require.LessOrEqual(t, taken(&l), l.size)
 		}
 		requireLog(t, want, &l)
@@ -119,10 +120,10 @@ func arrayOf(n int) reflect.Type { return reflect.ArrayOf(n, reflect.TypeFor[byt
 
 func TestSentLog_tooManyKinds(t *testing.T) {
 	t.Parallel()
-	r := &Retrier{replayTotal: 1 << 20}
+	r := replayRoom{1 << 20, 1 << 20, new(atomic.Int64)}
 	var l sentLog
 	add := func(kind messageType) bool {
-		return l.add(sentMessage{kind, make([]byte, frameHead)}, 1<<20, r)
+		return l.add(sentMessage{kind, make([]byte, frameHead)}, r)
 	}
 	for n := range largeKind {
 		require.True(t, add(messageType{other: arrayOf(n)}), "kind %d", n)

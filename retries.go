@@ -47,9 +47,7 @@ func (t *retries) next(end attemptEnd) (bool, error) {
 	t.examine(end, &f)
 	t.history.add(f.record)
 	t.settle(f.outcome)
-	if t.key.dropped.Load() { // or the name would draw on two budgets
-		t.key = t.r.keyOf(t.set.cfg, t.target(), t.method)
-	}
+	t.renewKey()
 	if f.counts && !t.disabled() {
 		t.key.budget.RecordFailure(f.cause)
 	}
@@ -90,9 +88,24 @@ func (t *retries) next(end attemptEnd) (bool, error) {
 	return false, err
 }
 
+// renewKey sees to it that the call draws on the one budget that its name has now,
+// and reports whether that is another than before.
+func (t *retries) renewKey() bool {
+	before, cfg := t.key, t.r.config.Load()
+	if before.dropped.Load() || cfg.keys != t.set.cfg.keys {
+		t.key = t.r.keyOf(cfg, t.target(), t.method)
+	}
+	t.key.takeOver()
+	return t.key != before
+}
+
 // take asks the budget for a retry after f.
 func (t *retries) take(f *failure) bool {
-	if t.key.budget.TryTake(f.cause) {
+	granted := t.key.budget.TryTake(f.cause)
+	if !granted && t.renewKey() {
+		granted = t.key.budget.TryTake(f.cause)
+	}
+	if granted {
 		t.granted, t.grant = t.key.budget, f.cause
 		return true
 	}

@@ -28,7 +28,7 @@ func (r *Retrier) stream(native bool) grpc.StreamClientInterceptor {
 		}
 		s := &clientStream{
 			t: retries{call: c}, ctx: c.ctx, desc: desc, streamer: streamer, opts: opts,
-			codec: codecOf(opts), limit: r.replayLimit(opts), single: c.disabled(), token: make(chan struct{}, 1),
+			codec: codecOf(opts), room: r.replayRoom(c.set.cfg, opts), single: c.disabled(), token: make(chan struct{}, 1),
 		}
 		if err := s.start(); err != nil {
 			return nil, err
@@ -53,7 +53,7 @@ type clientStream struct {
 	streamer grpc.Streamer
 	opts     []grpc.CallOption
 	codec    codec
-	limit    int  // bytes that this call may keep
+	room     replayRoom
 	single   bool // retries were off when it began, so nothing is kept
 
 	// scratch is where the sender encodes small messages, but for its first.

@@ -90,7 +90,7 @@ func (s *clientStream) keep(a *streamAttempt, m sentMessage, can bool) bool {
 		return false
 	case s.committed || s.single:
 		return true
-	case can && s.sent.add(m, s.limit, s.t.r):
+	case can && s.sent.add(m, s.room):
 		return true
 	default:
 		return s.commitLocked(a)

@@ -23,7 +23,7 @@ const defaultMaxKeys = 1024
 // the last addition in what it read, so that the hot path writes only when
 // something was added since.
 type table[V any] struct {
-	limit   int
+	limit   atomic.Int64
 	drop    func(old, fresh V) bool
 	dropped func(old V) // told of each value dropped; may be nil
 	seed    maphash.Seed
@@ -50,7 +50,9 @@ type node[V any] struct {
 }
 
 func newTable[V any](limit int, drop func(old, fresh V) bool) *table[V] {
-	return &table[V]{limit: limit, drop: drop, seed: maphash.MakeSeed()}
+	t := &table[V]{drop: drop, seed: maphash.MakeSeed()}
+	t.limit.Store(int64(limit))
+	return t
 }
 
 func (t *table[V]) bucket(name string) *atomic.Pointer[node[V]] {
@@ -107,7 +109,7 @@ func (t *table[V]) makeRoom(nodes []*node[V], fresh V) bool {
 		return false
 	}
 	slices.SortFunc(nodes, func(a, b *node[V]) int { return cmp.Compare(a.used.Load(), b.used.Load()) })
-	most, dropped := max(1, t.limit/16), 0
+	most, dropped := max(1, int(t.limit.Load())/16), 0
 	for _, n := range nodes {
 		if dropped < most && t.drop(n.value, fresh) {
 			t.remove(n)
@@ -117,7 +119,7 @@ func (t *table[V]) makeRoom(nodes []*node[V], fresh V) bool {
 	if dropped == 0 {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		t.full = t.limit
+		t.full = int(t.limit.Load())
 	}
 	return dropped > 0
 }
@@ -131,7 +133,7 @@ func (t *table[V]) tryAdd(target, name string, fresh V) (*node[V], []*node[V]) {
 	if n := t.get(target, name); n != nil {
 		return n, nil
 	}
-	if t.size >= t.limit {
+	if t.size >= int(t.limit.Load()) {
 		if t.full > 0 {
 			t.full--
 			return nil, nil
