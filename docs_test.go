@@ -27,6 +27,7 @@ func TestReadme_snippetsAreFromExamples(t *testing.T) {
 		{"example_config_test.go", "ExampleWithMethodPolicy"},
 		{"config/example_test.go", "ExampleLoad"},
 		{"example_config_test.go", "ExampleWithResolverPolicies"},
+		{"providers/prometheus/example_test.go", "ExampleNewMetrics"},
 	}
 	snippets := blocksOf(t, "README.md", "go")
 	require.Len(t, snippets, len(examples))

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	rb "github.com/retrybudget/retrybudget"
+	"github.com/retrybudget/retrybudget/providers/prometheus"
 )
 
 // maxAttempts is what every contestant may make of a call.
@@ -17,15 +18,15 @@ const maxAttempts = 3
 
 // newRetrier returns a Retrier with the given budget that waits for nothing
 // before a retry, as all contestants here do.
-func newRetrier(budget rb.BudgetFactory) (*rb.Retrier, error) {
-	return rb.New(
+func newRetrier(budget rb.BudgetFactory, more ...rb.Option) (*rb.Retrier, error) {
+	return rb.New(append(more,
 		rb.WithBudget(budget),
 		rb.WithPolicy(rb.Policy{MaxAttempts: maxAttempts, Backoff: rb.ConstantBackoff(0)}),
-	)
+	)...)
 }
 
-func retrybudgetWith(budget rb.BudgetFactory) (grpc.UnaryClientInterceptor, error) {
-	r, err := newRetrier(budget)
+func retrybudgetWith(budget rb.BudgetFactory, more ...rb.Option) (grpc.UnaryClientInterceptor, error) {
+	r, err := newRetrier(budget, more...)
 	if err != nil {
 		return nil, err
 	}
@@ -41,6 +42,11 @@ func retrybudgetDeposits() (grpc.UnaryClientInterceptor, error) {
 // retrybudgetDefault has the default budget, which is full after 200 successes.
 func retrybudgetDefault() (grpc.UnaryClientInterceptor, error) {
 	return retrybudgetWith(rb.PerMethod(rb.TokenBucketConfig{}))
+}
+
+// retrybudgetObserved is retrybudgetDeposits with Prometheus metrics.
+func retrybudgetObserved() (grpc.UnaryClientInterceptor, error) {
+	return retrybudgetWith(rb.PerMethod(rb.TokenBucketConfig{Capacity: 1_000_000_000, Ratio: 0.001}), rb.WithObserver(prometheus.NewMetrics()))
 }
 
 // retrybudgetUnlimited retries as often as it is asked to.

@@ -26,6 +26,7 @@ func invokerSections() []section {
 		{bareName, invokerSubject(nil, 0), -1},
 		{retrybudget, invokerSubject(retrybudgetDeposits, 0), maxSuccessAllocs},
 		{retrybudget + ", bucket full", invokerSubject(retrybudgetDefault, 0), maxSuccessAllocs},
+		{retrybudget + ", Prometheus", invokerSubject(retrybudgetObserved, 0), maxSuccessAllocs},
 		{middleware, invokerSubject(middlewareInterceptor, 0), -1},
 		{failsafe, invokerSubject(failsafeInterceptor, 0), -1},
 	}}
