@@ -14,6 +14,8 @@
 // and path, and so is a value that retrybudget.New would refuse. YAML's anchors
 // and aliases work, its merge keys (<<) do not.
 //
+// [Watch] applies a file that changes to a Retrier that runs.
+//
 // The package is a module of its own, so that only programs that read files
 // depend on a YAML library.
 package config
@@ -75,6 +77,15 @@ func Parse(data []byte) (*retrybudgetv1.Config, error) { return parse("", data) 
 
 func parse(file string, data []byte) (*retrybudgetv1.Config, error) {
 	r := &reader{file: file, lines: map[string]int{}}
+	cfg := r.config(data)
+	if err := r.err(); err != nil {
+		return nil, err
+	}
+	return cfg, nil
+}
+
+// config reads a text. What is wrong with it is in r afterwards.
+func (r *reader) config(data []byte) *retrybudgetv1.Config {
 	cfg := &retrybudgetv1.Config{}
 	if root := r.document(data); root != nil {
 		r.lines[""] = root.Line
@@ -83,15 +94,17 @@ func parse(file string, data []byte) (*retrybudgetv1.Config, error) {
 			r.check(retrybudget.CheckConfig(cfg))
 		}
 	}
-	if len(r.errs) == 0 {
-		return cfg, nil
-	}
+	return cfg
+}
+
+// err returns all that was found, in the order of the lines, or nil.
+func (r *reader) err() error {
 	slices.SortStableFunc(r.errs, func(a, b *Error) int { return cmp.Compare(a.Line, b.Line) })
 	var all []error
 	for _, e := range r.errs {
 		all = append(all, e)
 	}
-	return nil, errors.Join(all...)
+	return errors.Join(all...)
 }
 
 // check adds the library's errors, with the lines of the values that they name.

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"context"
 	"fmt"
 	"log"
 	"os"
@@ -27,6 +28,42 @@ func ExampleLoad() {
 	// Output:
 	// attempts at GetStock: 4
 	// attempts at ReserveStock: 1
+}
+
+// A program that runs takes up a changed file by itself.
+func ExampleWatch() {
+	leave := inFolderOf("retrybudget.yaml", "default_policy: {max_attempts: 2}")
+	r, err := retrybudget.New()
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background()) // the program's
+	applied, over := make(chan struct{}), make(chan error)
+
+	go func() {
+		over <- config.Watch(ctx, "retrybudget.yaml", r, func(err error) {
+			if err != nil {
+				log.Print(err) // the configuration stays as it was
+				return
+			}
+			applied <- struct{}{}
+		})
+	}()
+
+	<-applied
+	fmt.Println("attempts:", attemptsOfFailure(r, getStock))
+	if err := os.WriteFile("retrybudget.yaml", []byte("default_policy: {max_attempts: 4}"), 0o600); err != nil {
+		log.Fatal(err)
+	}
+	<-applied
+	fmt.Println("attempts:", attemptsOfFailure(r, getStock))
+	cancel()
+	fmt.Println(<-over)
+	leave()
+	// Output:
+	// attempts: 2
+	// attempts: 4
+	// context canceled
 }
 
 // What is wrong with a file is said at once, with line and path.

@@ -5,6 +5,7 @@ go 1.26.0
 replace github.com/retrybudget/retrybudget => ../
 
 require (
+	github.com/fsnotify/fsnotify v1.10.1
 	github.com/retrybudget/retrybudget v0.0.0
 	github.com/stretchr/testify v1.12.1
 	go.yaml.in/yaml/v4 v4.0.0

@@ -1,0 +1,135 @@
+package config
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	retrybudgetv1 "github.com/retrybudget/retrybudget/proto/retrybudget/v1"
+)
+
+// Updater takes configurations while it runs, as a *retrybudget.Retrier does.
+type Updater interface {
+	// Update applies all of a configuration, or returns an error and applies none.
+	Update(*retrybudgetv1.Config) error
+}
+
+const (
+	// quiet is how long nothing must happen before a file that changed is read:
+	// whoever writes it may not be done.
+	quiet = 100 * time.Millisecond
+	// patience is how long at most that is waited for, as other files change too.
+	patience = 2 * time.Second
+	// pollInterval is how often the file is looked at anyway: network file
+	// systems do not tell.
+	pollInterval = time.Minute
+)
+
+// Watch gives the file to the Updater now and, until ctx ends, whenever its content
+// has changed. It runs in the caller's goroutine and leaves none behind:
+//
+//	go config.Watch(ctx, "retrybudget.yaml", r, report)
+//
+// Editors that write a new file and rename it are understood, and so are symbolic
+// links on the way to the file that are changed, as those of mounted config maps
+// are. A change is applied a tenth of a second after the last write; where the
+// system does not tell of changes, within a minute.
+//
+// A file that cannot be read or used changes nothing: what was there before
+// stays. report is told why, once for the same error, and is called with nil
+// whenever the file was applied; it must not be nil. Errors in the file are those
+// of [Load], and those of Update with their lines.
+//
+// Watch returns the cause that ctx ended with, or at once an error if the system
+// cannot watch files at all.
+func Watch(ctx context.Context, file string, to Updater, report func(error)) error {
+	if to == nil || report == nil {
+		return errors.New("retrybudget: config.Watch needs an Updater and a report function")
+	}
+	notify, err := fsnotify.NewWatcher()
+	if err != nil {
+		return fmt.Errorf("retrybudget: cannot watch %s: %w", file, err)
+	}
+	defer notify.Close()
+	w := &watch{file: file, to: to, report: report, notify: notify}
+	return w.run(ctx)
+}
+
+// watch is one Watch.
+type watch struct {
+	file   string
+	to     Updater
+	report func(error)
+	notify *fsnotify.Watcher
+
+	seen    []byte // the content when it was last read, nil while it cannot be
+	problem string // the error last reported, "" after a success
+}
+
+func (w *watch) run(ctx context.Context) error {
+	poll := time.NewTicker(pollInterval)
+	defer poll.Stop()
+	settled := time.NewTimer(0)
+	defer settled.Stop()
+	var since time.Time // the first change that was not looked at, zero for none
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-w.notify.Events:
+			now := time.Now()
+			if since.IsZero() {
+				since = now
+			}
+			settled.Reset(min(quiet, time.Until(since.Add(patience))))
+		case err := <-w.notify.Errors: // events may be lost
+			w.complain(fmt.Errorf("retrybudget: watching %s: %w", w.file, err))
+			settled.Reset(quiet)
+		case <-settled.C:
+			since = time.Time{}
+			w.look()
+		case <-poll.C:
+			w.look()
+		}
+	}
+}
+
+// look reads the file and applies it if it is not what it was.
+func (w *watch) look() {
+	if err := w.follow(); err != nil {
+		w.complain(fmt.Errorf("retrybudget: cannot watch %s: %w", w.file, err))
+	}
+	data, err := os.ReadFile(w.file)
+	if err != nil {
+		w.complain(fmt.Errorf("retrybudget: %w", err))
+		w.seen = nil
+		return
+	}
+	if w.seen != nil && bytes.Equal(data, w.seen) {
+		return
+	}
+	w.seen = append([]byte{}, data...)
+	r := &reader{file: w.file, lines: map[string]int{}}
+	if cfg := r.config(data); len(r.errs) == 0 {
+		r.check(w.to.Update(cfg))
+	}
+	if err := r.err(); err != nil {
+		w.complain(err)
+		return
+	}
+	w.problem = ""
+	w.report(nil)
+}
+
+// complain reports an error, unless it was the last one reported.
+func (w *watch) complain(err error) {
+	if text := err.Error(); text != w.problem {
+		w.problem = text
+		w.report(err)
+	}
+}
