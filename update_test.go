@@ -11,10 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
 
 	"github.com/retrybudget/retrybudget"
 	"github.com/retrybudget/retrybudget/internal/rpctest"
@@ -161,12 +158,16 @@ func TestUpdate_underLoad(t *testing.T) {
 		`default_policy {max_attempts: 3 constant_backoff {}} attempt_header: "x-3" budgets {scope: SCOPE_SHARED token_bucket {capacity: 1000000000 initial: 1000000000}}`,
 	}
 	update(t, r, configs[0])
-	intercept := r.UnaryClientInterceptor()
+	s := rpctest.New()
+	const methods = 5
+	for i := range methods {
+		s.Script(fmt.Sprint("/test.Service/", i), rpctest.Unavailable())
+	}
+	cc := s.Dial(t, r.DialOptions()...)
 	var stop atomic.Bool
-	var all atomic.Int64
 	parallel(9, func(g int) {
 		if g == 0 {
-			for i := range 300 {
+			for i := range 200 {
 				update(t, r, configs[i%len(configs)])
 				if i%7 == 0 {
 					budgetsOf(r)
@@ -176,28 +177,19 @@ func TestUpdate_underLoad(t *testing.T) {
 			return
 		}
 		for i := 0; !stop.Load(); i++ {
-			attempts, header := 0, ""
-			_ = intercept(t.Context(), fmt.Sprint("/a/", (g+i)%5), nil, nil, nil, func(ctx context.Context, _ string, _, _ any, _ *grpc.ClientConn, _ ...grpc.CallOption) error {
-				attempts++
-				if attempts > 1 {
-					header = attemptHeaderOf(ctx, attempts-1)
-				}
-				return status.Error(codes.Unavailable, "")
-			})
-			assert.Equal(t, "x-"+strconv.Itoa(attempts), header)
-			all.Add(1)
+			ctx := rpctest.WithCallID(t.Context(), fmt.Sprint(g, ".", i))
+			assert.Error(t, rpctest.CallMethod(ctx, cc, fmt.Sprint("/test.Service/", (g+i)%methods)))
 		}
 	})
-	assert.Positive(t, all.Load())
-}
-
-// attemptHeaderOf returns the name of the header that says previous.
-func attemptHeaderOf(ctx context.Context, previous int) string {
-	md, _ := metadata.FromOutgoingContext(ctx)
-	for name, values := range md {
-		if len(values) == 1 && values[0] == strconv.Itoa(previous) {
-			return name
+	calls := map[string][]rpctest.Entry{}
+	for _, e := range s.Entries("") {
+		calls[e.CallID] = append(calls[e.CallID], e)
+	}
+	assert.Greater(t, len(calls), 100)
+	for id, attempts := range calls {
+		header := "x-" + strconv.Itoa(len(attempts))
+		for i, e := range attempts[1:] {
+			assert.Equal(t, []string{strconv.Itoa(i + 1)}, e.MD.Get(header), "call %s", id)
 		}
 	}
-	return ""
 }
