@@ -164,19 +164,20 @@ func TestUpdate_underLoad(t *testing.T) {
 		s.Script(fmt.Sprint("/test.Service/", i), rpctest.Unavailable())
 	}
 	cc := s.Dial(t, r.DialOptions()...)
-	var stop atomic.Bool
+	var busy atomic.Int64
+	busy.Store(8)
 	parallel(9, func(g int) {
 		if g == 0 {
-			for i := range 200 {
+			for i := 0; busy.Load() > 0; i++ {
 				update(t, r, configs[i%len(configs)])
 				if i%7 == 0 {
 					budgetsOf(r)
 				}
 			}
-			stop.Store(true)
 			return
 		}
-		for i := 0; !stop.Load(); i++ {
+		defer busy.Add(-1)
+		for i := range 100 {
 			ctx := rpctest.WithCallID(t.Context(), fmt.Sprint(g, ".", i))
 			assert.Error(t, rpctest.CallMethod(ctx, cc, fmt.Sprint("/test.Service/", (g+i)%methods)))
 		}
@@ -185,7 +186,7 @@ func TestUpdate_underLoad(t *testing.T) {
 	for _, e := range s.Entries("") {
 		calls[e.CallID] = append(calls[e.CallID], e)
 	}
-	assert.Greater(t, len(calls), 100)
+	assert.Len(t, calls, 800)
 	for id, attempts := range calls {
 		header := "x-" + strconv.Itoa(len(attempts))
 		for i, e := range attempts[1:] {
