@@ -103,15 +103,19 @@ const (
 // Wait returns the wait before retry in.Retry; numbers below 1 count as 1.
 // Fields with values that [New] would refuse count as zero here.
 func (b ExponentialBackoff) Wait(in BackoffInput) time.Duration {
+	return b.wait(in.Retry, in.Previous)
+}
+
+func (b ExponentialBackoff) wait(retry int, before time.Duration) time.Duration {
 	b = b.withDefaults()
 	if b.Jitter == JitterDecorrelated {
-		previous, most := uint64(max(in.Previous, b.Initial)), uint64(b.Max)
+		previous, most := uint64(max(before, b.Initial)), uint64(b.Max)
 		if previous <= most/3 {
 			most = 3 * previous
 		}
 		return time.Duration(between(uint64(b.Initial), most))
 	}
-	d := b.grown(in.Retry)
+	d := b.grown(retry)
 	switch b.Jitter {
 	case JitterNone:
 		return time.Duration(d)

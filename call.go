@@ -66,13 +66,14 @@ func (c *call) begin(found callOptions, opts []grpc.CallOption) error {
 	if c.set.timeout > 0 {
 		c.ctx, c.cancel = context.WithTimeout(c.ctx, c.set.timeout)
 	}
-	c.startAttempt()
+	c.attempt = 1
 	return nil
 }
 
-func (c *call) startAttempt() {
-	c.attempt++
-	c.timed = c.set.cfg.observer != nil || c.key.latency.sample()
+// startClock starts to measure the attempt under way, if that is to be done:
+// sampled says so, or that somebody wants to know.
+func (c *call) startClock(sampled bool) {
+	c.timed = sampled || c.set.observed || c.key.latency.cold()
 	if c.timed {
 		c.started = c.r.now()
 	}

@@ -13,17 +13,17 @@ type history struct {
 }
 
 // add remembers an attempt: the first and the last of them.
-func (h *history) add(a AttemptRecord) {
+func (h *history) add(a *AttemptRecord) {
 	switch {
 	case h.count < len(h.first) && h.kept == nil:
-		h.first[h.count] = a
+		h.first[h.count] = *a
 		h.count++
 		return
 	case len(h.kept) == 2*keptRecords:
 		copy(h.kept[keptRecords:], h.kept[keptRecords+1:])
 		h.kept = h.kept[:2*keptRecords-1]
 	}
-	h.kept = append(h.all(), a)
+	h.kept = append(h.all(), *a)
 }
 
 // all returns what is kept. The caller may hold on to it if nothing is added

@@ -71,6 +71,8 @@ type settings struct {
 	// plain is true when a first attempt needs nothing of this library: no timeout
 	// or idempotency key.
 	plain bool
+	// observed is true when there is an observer.
+	observed bool
 
 	codes           codeSet
 	idempotentCodes codeSet
@@ -125,6 +127,7 @@ func (p Policy) compile(field string) (settings, error) {
 // is, in this order, that of the call option, the presence of an idempotency
 // key, the policy's and the descriptor's.
 func (s *settings) resolve() {
+	s.observed = s.cfg.observer != nil
 	s.plain = s.keyHeader == "" && s.timeout == 0 && s.perAttemptTimeout == 0 && s.err == nil
 	switch {
 	case s.callLevel != IdempotencyUnknown:

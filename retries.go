@@ -45,7 +45,7 @@ func (t *retries) next(end attemptEnd) (bool, error) {
 	}
 	var f failure
 	t.examine(end, &f)
-	t.history.add(f.record)
+	t.history.add(&f.record)
 	t.settle(f.outcome)
 	t.renewKey()
 	if f.counts && !t.disabled() {
@@ -129,7 +129,7 @@ func (t *retries) settle(o Outcome) {
 
 // startNext starts the next attempt, after f and a wait.
 func (t *retries) startNext(f *failure, wait time.Duration) {
-	t.startAttempt()
+	t.attempt++
 	t.wait = wait
 	t.waited += wait
 	if o := t.set.cfg.observer; o != nil {

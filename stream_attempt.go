@@ -55,6 +55,7 @@ var errAbandoned = errors.New("retrybudget: attempt is over")
 // stream. Whoever holds the token calls it.
 func (s *clientStream) open() (a *streamAttempt, err error) {
 	a = &streamAttempt{over: make(chan struct{}), timeout: s.t.attemptTimeout()}
+	s.t.startClock(s.t.key.latency.sample())
 	ctx, cancel := context.WithCancelCause(s.t.attemptContext(&a.ctx))
 	a.cancel = cancel
 	panicked := true

@@ -23,8 +23,9 @@ func (r *Retrier) unary(native bool) grpc.UnaryClientInterceptor {
 		if plain {
 			// Most calls end here, and for them the bookkeeping below would
 			// cost as much as all the rest.
-			a, pass := newPlainAttempt(r, opts)
-			timed = set.cfg.observer != nil || key.latency.cold() || a.sampled()
+			a := new(unaryAttempt)
+			pass := a.options(r, opts, true)
+			timed = set.observed || key.latency.cold() || a.sampled()
 			if timed {
 				started = r.now()
 			}
@@ -43,7 +44,7 @@ func (r *Retrier) unary(native bool) grpc.UnaryClientInterceptor {
 				return nil
 			}
 		}
-		u := unaryCall{call: c, req: req, reply: reply, invoker: invoker, opts: opts}
+		u := unaryCall{call: c, req: req, reply: reply, invoker: invoker, opts: opts, plain: plain}
 		if plain {
 			return u.retry(first)
 		}
@@ -58,6 +59,7 @@ type unaryCall struct {
 	req, reply any
 	invoker    grpc.UnaryInvoker
 	opts       []grpc.CallOption
+	plain      bool // all opts are for the attempts
 }
 
 // run sends attempts until one succeeds or none may follow.
@@ -113,7 +115,8 @@ func (u *unaryCall) retry(end attemptEnd) error {
 // send makes the attempt that is under way in c and returns how it ended.
 func (u *unaryCall) send(c *call) attemptEnd {
 	a := new(markedAttempt)
-	pass := a.options(c.r, u.opts)
+	pass := a.options(c.r, u.opts, u.plain)
+	c.startClock(a.sampled())
 	ctx := c.attemptContext(&a.ctx)
 	timeout := c.attemptTimeout()
 	if timeout > 0 {
@@ -151,24 +154,18 @@ type markedAttempt struct {
 	ctx attemptContext
 }
 
-// options returns the options that the attempt carries.
-func (a *unaryAttempt) options(r *Retrier, opts []grpc.CallOption) []grpc.CallOption {
-	return append(passOn(a.room[:0], opts), grpc.Trailer(&a.trailer), r.mark)
-}
-
-// newPlainAttempt returns a new attempt and the options it carries, for options
-// of which all pass.
-func newPlainAttempt(r *Retrier, opts []grpc.CallOption) (*unaryAttempt, []grpc.CallOption) {
-	a, n := new(unaryAttempt), len(opts)
-	if n+2 > len(a.room) {
-		pass := a.options(r, opts)
-		return a, pass
+// options returns the options that the attempt carries. plain says that all of the
+// caller's pass.
+func (a *unaryAttempt) options(r *Retrier, opts []grpc.CallOption, plain bool) []grpc.CallOption {
+	n := len(opts)
+	if !plain || n+2 > len(a.room) {
+		return append(passOn(a.room[:0], opts), grpc.Trailer(&a.trailer), r.mark)
 	}
 	for i, o := range opts { //nolint:staticcheck // for one or two, a bulk copy costs more
 		a.room[i] = o
 	}
 	a.room[n], a.room[n+1] = grpc.TrailerCallOption{TrailerAddr: &a.trailer}, r.mark
-	return a, a.room[:n+2]
+	return a.room[:n+2]
 }
 
 // resetReply clears what a failed attempt may have left in the reply.

@@ -15,10 +15,7 @@ func (t *retries) nextWait(f *failure) time.Duration {
 		return f.guidance.delay
 	}
 	t.step++
-	wait := max(0, t.set.backoff.Wait(BackoffInput{
-		Retry: t.step, Previous: t.previous,
-		Code: f.record.Code, Err: f.record.Err, Call: t.info(),
-	}))
+	wait := max(0, t.backoff(f))
 	t.previous = wait
 	if asked := f.guidance.retryInfo; asked > 0 {
 		if least := jitterUp(asked); least > wait {
@@ -27,6 +24,21 @@ func (t *retries) nextWait(f *failure) time.Duration {
 		}
 	}
 	return wait
+}
+
+// backoff asks the backoff, ours without telling it what it does not look at.
+func (t *retries) backoff(f *failure) time.Duration {
+	switch b := t.set.backoff.(type) {
+	case ConstantBackoff:
+		return time.Duration(b)
+	case ExponentialBackoff:
+		return b.wait(t.step, t.previous)
+	default:
+		return b.Wait(BackoffInput{
+			Retry: t.step, Previous: t.previous,
+			Code: f.record.Code, Err: f.record.Err, Call: t.info(),
+		})
+	}
 }
 
 // timeNeeded estimates how long an attempt takes. A common key mixes methods, so

@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"errors"
+	"strconv"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	quickstartv1 "github.com/retrybudget/retrybudget/proto/retrybudget/quickstart/v1"
 )
@@ -33,6 +35,7 @@ func invokerSections() []section {
 	retried := section{name: "invoker/fails-twice", bare: bareName, contestants: []contestant{
 		{bareName, invokerSubject(nil, 2), -1},
 		{retrybudget, invokerSubject(retrybudgetUnlimited, 2), maxRetriedAllocs},
+		{headerAlone, invokerSubject(headerInterceptor, 2), -1},
 		{middleware, invokerSubject(middlewareInterceptor, 2), -1},
 		{failsafe, invokerSubject(failsafeInterceptor, 2), -1},
 	}}
@@ -90,6 +93,35 @@ func runInvoker(intercept grpc.UnaryClientInterceptor, cc *grpc.ClientConn, fail
 		return errNotRetried
 	}
 	return nil
+}
+
+// headerAlone is what every retry has to cost that marks itself as gRFC A6 says: a
+// look at what the caller sent, the header, options to read the trailer with, and
+// a reply made empty again. It decides nothing.
+const headerAlone = "attempt header alone"
+
+func headerInterceptor() (grpc.UnaryClientInterceptor, error) {
+	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		const header = "grpc-previous-rpc-attempts"
+		for previous := 0; ; previous++ {
+			attempt := ctx
+			if previous == 1 && metadata.ValueFromOutgoingContext(ctx, header) != nil {
+				return errNotRetried
+			}
+			if previous > 0 {
+				attempt = metadata.AppendToOutgoingContext(ctx, header, strconv.Itoa(previous))
+				proto.Reset(reply.(proto.Message)) //nolint:errcheck,forcetypeassert // it is one
+			}
+			room := &struct {
+				trailer metadata.MD
+				opts    [4]grpc.CallOption
+			}{}
+			pass := append(append(room.opts[:0], opts...), grpc.Trailer(&room.trailer))
+			if invoker(attempt, method, req, reply, cc, pass...) == nil {
+				return nil
+			}
+		}
+	}, nil
 }
 
 // tryUntilOK is the least that can be done: it looks at nothing and stops for

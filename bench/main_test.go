@@ -67,8 +67,8 @@ func TestRun_printsOneTable(t *testing.T) {
 		}
 	}
 	want := append([]string{"section"}, strings.TrimSpace(sectionsSeen[1]))
-	want = append(want, slices.Repeat([]string{"invoker/success"}, 5)...)
-	want = append(want, slices.Repeat([]string{"invoker/fails-twice"}, 4)...)
+	want = append(want, slices.Repeat([]string{"invoker/success"}, 6)...)
+	want = append(want, slices.Repeat([]string{"invoker/fails-twice"}, 5)...)
 	assert.Equal(t, want, sectionsSeen)
 }
 
