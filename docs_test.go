@@ -209,3 +209,14 @@ func bodyOf(t *testing.T, file, name string) string {
 	require.Failf(t, "no such function", "%s in %s", name, file)
 	return ""
 }
+
+// A metric that a document names is one of those in docs/metrics.md.
+func TestDocs_metricsTheyNameExist(t *testing.T) {
+	t.Parallel()
+	known := readText(t, "docs/metrics.md")
+	for _, doc := range files(t, ".md") {
+		for _, name := range regexp.MustCompile(`\bgrpc_retrybudget_[a-z_]+\b`).FindAllString(readText(t, doc), -1) {
+			assert.Containsf(t, known, name, "named in %s", doc)
+		}
+	}
+}
