@@ -16,17 +16,23 @@ import (
 // A line carries method, target, attempt, code, reason and wait: never error
 // texts, messages, metadata or payloads.
 //
+// An outage does not flood the log: of the refusals of one method for one
+// reason, ten lines are written at once and then one each 10 s, which says in
+// retrybudget.suppressed how many were left out since the line before. Ten at
+// once are allowed again after a while with fewer.
+//
 // Without a logger it ignores every event.
 func NewLoggingObserver(logger logging.Logger) Observer {
 	if logger == nil {
 		return NopObserver{}
 	}
-	return loggingObserver{logger: logger}
+	return loggingObserver{logger: logger, refusals: newRefusalLimit()}
 }
 
 type loggingObserver struct {
 	NopObserver
-	logger logging.Logger
+	logger   logging.Logger
+	refusals *refusalLimit
 }
 
 func (l loggingObserver) RetrySent(e RetryEvent) {
@@ -35,6 +41,10 @@ func (l loggingObserver) RetrySent(e RetryEvent) {
 }
 
 func (l loggingObserver) RetryRefused(e RefusalEvent) {
+	suppressed, ok := l.refusals.pass(refusalKind{method: e.Call.Method, reason: e.Reason, observed: e.Observed})
+	if !ok {
+		return
+	}
 	level, text := logging.LevelWarn, "retry refused"
 	switch {
 	case e.Observed:
@@ -42,7 +52,11 @@ func (l loggingObserver) RetryRefused(e RefusalEvent) {
 	case e.Reason == ReasonCanceled || e.Reason == ReasonDeadline || e.Reason == ReasonClosed:
 		level = logging.LevelInfo
 	}
-	l.logger.Log(e.Call.Context, level, text, append(callFields(e.Call, e.Cause), "retrybudget.reason", e.Reason.String())...)
+	fields := append(callFields(e.Call, e.Cause), "retrybudget.reason", e.Reason.String())
+	if suppressed > 0 {
+		fields = append(fields, "retrybudget.suppressed", suppressed)
+	}
+	l.logger.Log(e.Call.Context, level, text, fields...)
 }
 
 func (l loggingObserver) Warned(e WarningEvent) {
