@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,6 +37,7 @@ type config struct {
 
 	Seed  uint64
 	Out   string // path of the HTML report; empty for none
+	Serve string // address of the live page and of the metrics; empty for none
 	Quick bool
 
 	// Windows is how many good seconds in a row count as recovered.
@@ -113,7 +115,7 @@ const (
 
 // validate names the first flag whose value makes no sense, and why.
 func (c config) validate() error {
-	for _, check := range []func() error{c.validateNumbers, c.validateDurations, c.validateLoad, c.validateStrategies, c.validateOut} {
+	for _, check := range []func() error{c.validateNumbers, c.validateDurations, c.validateLoad, c.validateStrategies, c.validateOut, c.validateServe} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -197,6 +199,17 @@ func (c config) validateOut() error {
 	}
 	if info, err := os.Stat(c.Out); err == nil && info.IsDir() {
 		return fmt.Errorf("-out %q: is a directory", c.Out)
+	}
+	return nil
+}
+
+// validateServe finds what is no address; whether it is free shows when it is used.
+func (c config) validateServe() error {
+	if c.Serve == "" {
+		return nil
+	}
+	if _, _, err := net.SplitHostPort(c.Serve); err != nil {
+		return fmt.Errorf("-serve %q: must be host:port or :port: %w", c.Serve, err)
 	}
 	return nil
 }

@@ -58,6 +58,7 @@ func parseOver(cfg config, args []string, out io.Writer) (config, error) {
 	set.DurationVar(&cfg.Tail, "tail", cfg.Tail, "length of the time after the fault")
 	set.Uint64Var(&cfg.Seed, "seed", cfg.Seed, "seed of arrivals, service times and random errors")
 	set.StringVar(&cfg.Out, "out", cfg.Out, `path of the HTML report; "" writes none`)
+	set.StringVar(&cfg.Serve, "serve", cfg.Serve, "address, as in localhost:8080, where a live page and /metrics stay up until Ctrl-C")
 
 	err := set.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {

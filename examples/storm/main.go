@@ -41,7 +41,18 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "storm: %v\nstorm: -h lists the flags\n", err)
 		return exitUsage
 	}
-	r, err := play(ctx, c, terminal.Progress[*live](stderr))
+	show := terminal.Progress[*live](stderr)
+	var s *site
+	if c.Serve != "" {
+		if s, err = openSite(c); err != nil {
+			fmt.Fprintf(stderr, "storm: -serve %q: %v\n", c.Serve, err)
+			return exitFailed
+		}
+		defer s.close()
+		fmt.Fprintf(stderr, "live page: %s\n", s.url)
+		show = s.follow(show)
+	}
+	r, err := play(ctx, c, show)
 	if err != nil && ctx.Err() != nil {
 		fmt.Fprintln(stderr, "storm: interrupted before the run began")
 		return exitInterrupted
@@ -50,7 +61,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "storm: %v\n", err)
 		return exitFailed
 	}
-	return report(r, args, stdout, stderr)
+	code := report(r, args, stdout, stderr)
+	if s != nil {
+		s.end(r)
+	}
+	if s != nil && !r.Interrupted {
+		fmt.Fprintln(stderr, "the live page stays up until Ctrl-C")
+		<-ctx.Done()
+	}
+	return code
 }
 
 // report prints table, report and verdict, and returns the exit code.

@@ -18,6 +18,22 @@ type strategy struct {
 	// called once a client, so that state is shared as it would be in
 	// production: within a process, not between processes.
 	dial func(c config) ([]grpc.DialOption, error)
+	// retrier stands for dial in the strategies of this project.
+	retrier func(c config, more ...retrybudget.Option) (*retrybudget.Retrier, error)
+}
+
+// options returns what one client process puts on its connection. If it is one of
+// this project's, watch may look at it.
+func (s strategy) options(c config, watch *watched) ([]grpc.DialOption, error) {
+	if s.retrier == nil {
+		return s.dial(c)
+	}
+	r, err := s.retrier(c, watch.options()...)
+	if err != nil {
+		return nil, err
+	}
+	watch.add(r)
+	return r.DialOptions(), nil
 }
 
 var strategies = []strategy{
@@ -58,22 +74,22 @@ var strategies = []strategy{
 		dial:  dialFailsafe,
 	},
 	{
-		Name:  "retrybudget",
-		Title: "retrybudget",
-		About: "default budget (20 tokens, empty at first, 0.1 for each success), 3 attempts, per-attempt timeout, default backoff",
-		dial:  dialRetrybudget(nil),
+		Name:    "retrybudget",
+		Title:   "retrybudget",
+		About:   "default budget (20 tokens, empty at first, 0.1 for each success), 3 attempts, per-attempt timeout, default backoff",
+		retrier: newRetrier(nil),
 	},
 	{
-		Name:  "retrybudget-adaptive",
-		Title: "retrybudget adaptive",
-		About: "the same with WithBudget(Adaptive()): a budget for each method (reserve 2) and one for the target (reserve 3), 0.1 for each success, above the reserve half of it lost in 2 s",
-		dial:  dialRetrybudget(retrybudget.Adaptive),
+		Name:    "retrybudget-adaptive",
+		Title:   "retrybudget adaptive",
+		About:   "the same with WithBudget(Adaptive()): a budget for each method (reserve 2) and one for the target (reserve 3), 0.1 for each success, above the reserve half of it lost in 2 s",
+		retrier: newRetrier(retrybudget.Adaptive),
 	},
 	{
-		Name:  "retrybudget-throttle",
-		Title: "retrybudget throttle",
-		About: "the same with WithBudget(PerTarget(ThrottleConfig{MaxTokens: 10, TokenRatio: 0.1})): gRFC A6's rule, which grpc-go + retryThrottling has too, with attempt timeouts",
-		dial:  dialRetrybudget(throttle),
+		Name:    "retrybudget-throttle",
+		Title:   "retrybudget throttle",
+		About:   "the same with WithBudget(PerTarget(ThrottleConfig{MaxTokens: 10, TokenRatio: 0.1})): gRFC A6's rule, which grpc-go + retryThrottling has too, with attempt timeouts",
+		retrier: newRetrier(throttle),
 	},
 }
 

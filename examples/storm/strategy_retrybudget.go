@@ -1,16 +1,14 @@
 package main
 
 import (
-	"google.golang.org/grpc"
-
 	"github.com/retrybudget/retrybudget"
 )
 
-// dialRetrybudget uses this project with its default backoff and a budget of the
+// newRetrier uses this project with its default backoff and a budget of the
 // client's own, the default one if none is given. That GetStock is idempotent, it
 // reads from the proto.
-func dialRetrybudget(budget func() retrybudget.BudgetFactory) func(config) ([]grpc.DialOption, error) {
-	return func(c config) ([]grpc.DialOption, error) {
+func newRetrier(budget func() retrybudget.BudgetFactory) func(config, ...retrybudget.Option) (*retrybudget.Retrier, error) {
+	return func(c config, more ...retrybudget.Option) (*retrybudget.Retrier, error) {
 		options := []retrybudget.Option{retrybudget.WithPolicy(retrybudget.Policy{
 			MaxAttempts:       3,
 			PerAttemptTimeout: c.AttemptTimeout,
@@ -20,11 +18,7 @@ func dialRetrybudget(budget func() retrybudget.BudgetFactory) func(config) ([]gr
 			// has to have one of its own.
 			options = append(options, retrybudget.WithBudget(budget()))
 		}
-		retrier, err := retrybudget.New(options...)
-		if err != nil {
-			return nil, err
-		}
-		return retrier.DialOptions(), nil
+		return retrybudget.New(append(options, more...)...)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -23,6 +24,9 @@ type world struct {
 	server   *grpc.Server
 	conns    []*grpc.ClientConn
 	clients  []quickstartv1.InventoryServiceClient
+
+	watched *watched     // with -serve, of the strategies of this project
+	good    atomic.Int64 // calls that ended OK so far
 
 	outcomes []outcome // of each call; written once, by the call's own goroutine
 }
@@ -44,6 +48,9 @@ func newWorld(ctx context.Context, c config, s strategy, calls int) (*world, err
 		service:  backend.NewService(backend.Config{Seed: c.Seed, Workers: c.Workers, ServiceTime: c.ServiceTime, Calls: calls}),
 		outcomes: make([]outcome, calls),
 	}
+	if c.Serve != "" && s.retrier != nil {
+		w.watched = newWatched()
+	}
 	server, address, err := loopback.Serve(w.service, &w.arrivals)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Name, err)
@@ -59,7 +66,7 @@ func newWorld(ctx context.Context, c config, s strategy, calls int) (*world, err
 }
 
 func (w *world) connect(ctx context.Context, c config, address string) error {
-	options, err := w.strategy.dial(c)
+	options, err := w.strategy.options(c, w.watched)
 	if err != nil {
 		return err
 	}
@@ -102,6 +109,9 @@ func (w *world) call(ctx context.Context, c config, number int, a arrival, start
 	_, err := w.clients[a.Client].GetStock(deadline, &quickstartv1.GetStockRequest{Sku: strconv.Itoa(number)})
 	o.ended = time.Now()
 	o.ok = err == nil
+	if o.ok {
+		w.good.Add(1)
+	}
 	o.done = o.ok || ctx.Err() == nil
 	w.outcomes[number] = o
 }
