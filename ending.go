@@ -18,7 +18,7 @@ func (t *retries) report(f *failure, reason Reason, err error) {
 		o.RetryRefused(RefusalEvent{Call: t.info(), Cause: f.record, Reason: reason})
 	}
 	all := t.history.all()
-	t.ended(reason, err, f.record, all[:len(all)-1])
+	t.ended(reason, err, f.record, all[:len(all)-1:len(all)-1])
 }
 
 func (t *retries) ended(reason Reason, err error, last AttemptRecord, earlier []AttemptRecord) {

@@ -99,9 +99,14 @@ func (c codec) encode(m any, scratch []byte) (sentMessage, bool) {
 	return sentMessage{kind, frame}, true
 }
 
-// decode returns a new message with a kept one's content.
+// decode returns a new message with a kept one's content. Other codecs than the
+// standard one may put the bytes themselves into the message, where an interceptor
+// further in can change them, so they get a copy.
 func (c codec) decode(kind messageType, bytes []byte) (any, error) {
 	m := kind.make()
+	if !c.standard {
+		bytes = slices.Clone(bytes)
+	}
 	return m, c.Unmarshal(mem.BufferSlice{mem.SliceBuffer(bytes)}, m)
 }
 
@@ -261,11 +266,15 @@ func (r *Retrier) replayRoom(cfg *config, opts []grpc.CallOption) replayRoom {
 }
 
 func (r replayRoom) reserve(n int) bool {
-	if r.taken.Add(int64(n)) <= r.total {
-		return true
+	for {
+		taken := r.taken.Load()
+		if taken+int64(n) > r.total {
+			return false
+		}
+		if r.taken.CompareAndSwap(taken, taken+int64(n)) {
+			return true
+		}
 	}
-	r.taken.Add(-int64(n))
-	return false
 }
 
 // ReplayBytes returns the bytes that streams hold for replay now. It is 0 when

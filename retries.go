@@ -1,6 +1,7 @@
 package retrybudget
 
 import (
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/metadata"
@@ -156,6 +157,6 @@ func (t *retries) succeeded() {
 	}
 	if t.set.cfg.observer != nil {
 		last := AttemptRecord{Attempt: t.attempt, Wait: t.wait, Duration: time.Duration(t.r.now() - t.started)}
-		t.ended(NoReason, nil, last, t.history.all())
+		t.ended(NoReason, nil, last, slices.Clip(t.history.all()))
 	}
 }

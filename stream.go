@@ -133,6 +133,12 @@ func (s *clientStream) failed(a *streamAttempt, err error) error {
 // reopen lets end decide about another attempt until one opens or the call ends,
 // and returns the attempt or the error.
 func (s *clientStream) reopen(a *streamAttempt, end attemptEnd) (*streamAttempt, error) {
+	opened := false
+	defer func() {
+		if !opened {
+			s.endIfPanicking(a)
+		}
+	}()
 	for {
 		again, err := s.t.next(end)
 		if !again {
@@ -140,6 +146,7 @@ func (s *clientStream) reopen(a *streamAttempt, end attemptEnd) (*streamAttempt,
 			return nil, err
 		}
 		if a, err = s.open(); err == nil {
+			opened = true
 			return a, nil
 		}
 		end = attemptEnd{err: err, timeout: s.timeoutOf(a)}

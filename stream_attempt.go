@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
@@ -63,7 +62,7 @@ func (s *clientStream) open() (a *streamAttempt, err error) {
 		switch {
 		case panicked: // in an interceptor further in; the panic goes on
 			s.t.settle(Failed)
-			s.finish(a, status.Error(codes.Internal, "retrybudget: an interceptor panicked"))
+			s.finish(a, errPanicked)
 		case err != nil:
 			s.abandon(a)
 		}

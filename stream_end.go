@@ -4,8 +4,10 @@ import (
 	"io"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 )
 
 // end ends a call that is committed to a, after err (nil for a complete answer,
@@ -33,9 +35,22 @@ func (s *clientStream) finishOK(a *streamAttempt) {
 	if _, done := s.state(); done {
 		return
 	}
+	defer s.endIfPanicking(a)
 	s.t.succeeded()
 	s.finish(a, io.EOF)
 }
+
+// endIfPanicking ends a call that should have been ended, but a function of the
+// application's panics. The panic goes on. The caller holds the token.
+func (s *clientStream) endIfPanicking(a *streamAttempt) {
+	if _, done := s.state(); !done {
+		s.t.settle(Failed)
+		s.finish(a, errPanicked)
+	}
+}
+
+// errPanicked is what is left of a call after a panic.
+var errPanicked = status.Error(codes.Internal, "retrybudget: an interceptor or a function of the application panicked")
 
 // finish is the end of the call: final is what RecvMsg gives from now on. a is
 // the last attempt, which may have no stream. The caller holds the token.

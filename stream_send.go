@@ -3,7 +3,9 @@ package retrybudget
 import (
 	"context"
 	"io"
+	"runtime/debug"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 )
@@ -31,10 +33,15 @@ func (s *clientStream) send(m any) error {
 		kept, canKeep = s.codec.encode(m, s.scratch)
 		s.firstSent = true
 	}
-	for {
+	for again := false; ; again = true {
 		a, done := s.state()
 		if done {
 			return io.EOF
+		}
+		if again && canKeep { // an interceptor further in may have changed m
+			if fresh, err := s.codec.decode(kept.kind, kept.frame[frameHead:]); err == nil {
+				m = fresh
+			}
 		}
 		if s.chosen.Load() == a {
 			return s.sendChosen(a, m)
@@ -243,6 +250,11 @@ func (s *clientStream) replaceBy(a *streamAttempt, cause error) {
 // again ends the call with the failure that asked for the retry.
 func (s *clientStream) replay(a *streamAttempt, sent sentLog, cause error) {
 	defer close(a.ready)
+	defer func() {
+		if p := recover(); p != nil { // nobody else could, in a goroutine of ours
+			s.breakOff(a, Final(status.Errorf(codes.Internal, "retrybudget: panic while a stream was sent again: %v\n%s", p, debug.Stack())))
+		}
+	}()
 	for kind, bytes := range sent.all() {
 		m, err := s.codec.decode(kind, bytes)
 		if err != nil {

@@ -3,6 +3,7 @@ package retrybudget
 import (
 	"context"
 	"math"
+	"slices"
 	"unsafe"
 
 	"google.golang.org/grpc"
@@ -159,13 +160,13 @@ type markedAttempt struct {
 func (a *unaryAttempt) options(r *Retrier, opts []grpc.CallOption, plain bool) []grpc.CallOption {
 	n := len(opts)
 	if !plain || n+2 > len(a.room) {
-		return append(passOn(a.room[:0], opts), grpc.Trailer(&a.trailer), r.mark)
+		return slices.Clip(append(passOn(a.room[:0], opts), grpc.Trailer(&a.trailer), r.mark))
 	}
 	for i, o := range opts { //nolint:staticcheck // for one or two, a bulk copy costs more
 		a.room[i] = o
 	}
 	a.room[n], a.room[n+1] = grpc.TrailerCallOption{TrailerAddr: &a.trailer}, r.mark
-	return a.room[:n+2]
+	return a.room[: n+2 : n+2] // no room for two who append to it
 }
 
 // resetReply clears what a failed attempt may have left in the reply.

@@ -38,12 +38,11 @@ func (r *Retrier) Update(cfg *retrybudgetv1.Config) error {
 	next, old := &b.cfg, r.config.Load()
 	moved := !b.ownBudget && !equalBudgets(old.budgets, next.budgets)
 	if moved {
-		if next.keys, err = old.keysFor(next, b.maxKeys, &r.handing); err != nil {
+		if next.keys, err = old.keysFor(next, &r.handing); err != nil {
 			return err
 		}
 	} else {
 		next.budget, next.keys = old.budget, old.keys
-		next.keys.limit.Store(int64(b.maxKeys))
 	}
 	built := next.mode
 	for {
@@ -62,6 +61,7 @@ func (r *Retrier) Update(cfg *retrybudgetv1.Config) error {
 		})
 		next.keys.common.Load().value.takeOver()
 	}
+	next.keys.limit.Store(int64(b.maxKeys)) // not sooner: what may be dropped shows when it has its tokens
 	return nil
 }
 
@@ -71,8 +71,8 @@ func equalBudgets(a, b []*retrybudgetv1.Budget) bool {
 
 // keysFor returns the key table of next, whose keys take over from those of c.
 // mu orders the taking over.
-func (c *config) keysFor(next *config, maxKeys int, mu *sync.Mutex) (*table[*key], error) {
-	keys, err := newKeys(next.budget, maxKeys)
+func (c *config) keysFor(next *config, mu *sync.Mutex) (*table[*key], error) {
+	keys, err := newKeys(next.budget, mostMaxKeys)
 	if err != nil {
 		return nil, err
 	}
