@@ -226,6 +226,23 @@ func unmark(err error) (bool, error) {
 	return ok, err
 }
 
+// panicError is the error of a call in whose replay an interceptor or a codec
+// panicked.
+type panicError struct {
+	value any // nil when the goroutine was ended without a panic
+	stack []byte
+}
+
+// Error returns value and stack.
+func (e *panicError) Error() string { return e.text() + "\n" + string(e.stack) }
+
+func (e *panicError) text() string {
+	return fmt.Sprintf("retrybudget: panic while a stream was sent again: %v", e.value)
+}
+
+// GRPCStatus returns the status without the stack, which is not for others.
+func (e *panicError) GRPCStatus() *status.Status { return status.New(codes.Internal, e.text()) }
+
 // attemptTimeoutError is the error of an attempt that its own timeout ended.
 type attemptTimeoutError struct {
 	attempt int

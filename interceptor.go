@@ -40,9 +40,9 @@ type Retrier struct {
 	factoryFailed atomic.Bool
 	replayed      atomic.Int64 // bytes that streams hold for replay
 
-	opts     []Option   // of New, but WithConfig
-	updating sync.Mutex // one Update at a time
-	handing  sync.Mutex // one key at a time takes over from another
+	opts     []Option             // of New, but WithConfig
+	updating sync.Mutex           // one Update at a time
+	moving   atomic.Pointer[move] // the one that is under way
 }
 
 // New returns a Retrier with the given options, or an error that lists every

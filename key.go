@@ -89,5 +89,9 @@ func (r *Retrier) keyOf(cfg *config, target, method string) *key {
 		}
 		return cfg.keys.overflow(nil).value
 	}
-	return cfg.keys.add(target, method, &key{budget: budget}).value
+	k := &key{budget: budget}
+	if m := r.moving.Load(); m != nil && m.to == cfg.keys {
+		m.meet(k, target, method)
+	}
+	return cfg.keys.add(target, method, k).value
 }

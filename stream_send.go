@@ -5,7 +5,6 @@ import (
 	"io"
 	"runtime/debug"
 
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 )
@@ -249,12 +248,19 @@ func (s *clientStream) replaceBy(a *streamAttempt, cause error) {
 // does, and whoever receives from it learns why. A message that cannot be made
 // again ends the call with the failure that asked for the retry.
 func (s *clientStream) replay(a *streamAttempt, sent sentLog, cause error) {
-	defer close(a.ready)
+	over := false
 	defer func() {
-		if p := recover(); p != nil { // nobody else could, in a goroutine of ours
-			s.breakOff(a, Final(status.Errorf(codes.Internal, "retrybudget: panic while a stream was sent again: %v\n%s", p, debug.Stack())))
+		if !over { // nobody else can recover in a goroutine of ours
+			s.breakOff(a, Final(&panicError{value: recover(), stack: debug.Stack()}))
 		}
+		close(a.ready)
 	}()
+	s.sendAgain(a, sent, cause)
+	over = true
+}
+
+// sendAgain is replay, but for panics.
+func (s *clientStream) sendAgain(a *streamAttempt, sent sentLog, cause error) {
 	for kind, bytes := range sent.all() {
 		m, err := s.codec.decode(kind, bytes)
 		if err != nil {

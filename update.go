@@ -36,82 +36,98 @@ func (r *Retrier) Update(cfg *retrybudgetv1.Config) error {
 		return err
 	}
 	next, old := &b.cfg, r.config.Load()
-	moved := !b.ownBudget && !equalBudgets(old.budgets, next.budgets)
-	if moved {
-		if next.keys, err = old.keysFor(next, &r.handing); err != nil {
-			return err
-		}
-	} else {
+	if b.ownBudget || equalBudgets(old.budgets, next.budgets) {
 		next.budget, next.keys = old.budget, old.keys
+		r.swap(old, next)
+	} else if err := r.move(old, next); err != nil {
+		return err
 	}
-	built := next.mode
-	for {
+	next.keys.limit.Store(int64(b.maxKeys)) // not sooner: what may be dropped shows when it has its tokens
+	return nil
+}
+
+// swap puts next in the place of old. Only SetMode can be faster.
+func (r *Retrier) swap(old, next *config) {
+	for built := next.mode; ; old = r.config.Load() {
 		if next.mode = built; built == old.built {
 			next.mode = old.mode
 		}
 		if r.config.CompareAndSwap(old, next) {
-			break
+			return
 		}
-		old = r.config.Load() // SetMode was faster
 	}
-	if moved {
-		next.keys.each(func(n *node[*key]) bool {
-			n.value.takeOver()
-			return true
-		})
-		next.keys.common.Load().value.takeOver()
-	}
-	next.keys.limit.Store(int64(b.maxKeys)) // not sooner: what may be dropped shows when it has its tokens
-	return nil
 }
 
 func equalBudgets(a, b []*retrybudgetv1.Budget) bool {
 	return slices.EqualFunc(a, b, func(a, b *retrybudgetv1.Budget) bool { return proto.Equal(a, b) })
 }
 
-// keysFor returns the key table of next, whose keys take over from those of c.
-// mu orders the taking over.
-func (c *config) keysFor(next *config, mu *sync.Mutex) (*table[*key], error) {
-	keys, err := newKeys(next.budget, mostMaxKeys)
-	if err != nil {
-		return nil, err
+// move swaps configurations whose budgets differ. The keys of next take over from
+// those of old.
+func (r *Retrier) move(old, next *config) (err error) {
+	if next.keys, err = newKeys(next.budget, mostMaxKeys); err != nil {
+		return err
 	}
-	heirs := heirsOf(c.budgets, next.budgets)
-	common, before := keys.common.Load(), c.keys.common.Load()
-	common.value.follow(before.value, heirs, mu)
+	m := &move{from: old.keys, to: next.keys, heirs: heirsOf(old.budgets, next.budgets), emptied: map[Budget]bool{}}
+	common, before := next.keys.common.Load(), old.keys.common.Load()
+	m.follow(common.value, before.value)
 	common.used.Store(min(before.used.Load(), 1))
-	c.keys.each(func(n *node[*key]) bool {
-		var fresh Budget
-		if fresh, err = next.budget(n.target, n.name); err != nil {
-			return false
-		}
-		k := &key{budget: fresh}
-		k.follow(n.value, heirs, mu)
-		keys.add(n.target, n.name, k)
+	r.moving.Store(m)
+	follow := func(n *node[*key]) bool {
+		r.keyOf(next, n.target, n.name)
+		return true
+	}
+	old.keys.each(follow)
+	r.swap(old, next)
+	old.keys.each(follow) // those that came meanwhile
+	next.keys.each(func(n *node[*key]) bool {
+		n.value.takeOver()
 		return true
 	})
-	return keys, err
+	common.value.takeOver()
+	r.moving.Store(nil)
+	return nil
 }
 
-// succession is what a key takes over, and from whom.
-type succession struct {
-	from  *key
-	heirs []int       // see heirsOf
-	mu    *sync.Mutex // of all takeovers
+// move is one key table taking the place of another while calls go on.
+type move struct {
+	from, to *table[*key]
+	heirs    []int // see heirsOf
+
+	mu      sync.Mutex // guards emptied and orders the taking over
+	emptied map[Budget]bool
+}
+
+// meet makes k, which is to be added under (target, name), the successor of the
+// key that had the name before, if there is one.
+func (m *move) meet(k *key, target, name string) {
+	if n := m.from.find(target, name); n != nil {
+		m.follow(k, n.value)
+	}
 }
 
 // follow makes k the successor of an old key: it knows what that one knew, and
-// its budget holds nothing before it takes over. Nobody uses k yet.
-func (k *key) follow(old *key, heirs []int, mu *sync.Mutex) {
+// its budget holds nothing before it takes over. Nobody uses k yet, but others may
+// use a budget that they share with it.
+func (m *move) follow(k, old *key) {
 	k.latency.copyFrom(&old.latency)
 	k.declared.Store(old.declared.Load())
 	k.warned.Store(old.warned.Load())
-	k.pending.Store(&succession{old, heirs, mu})
+	k.pending.Store(&succession{old, m})
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for i, part := range partsOf(k.budget) {
-		if heirs[i] >= 0 {
+		if m.heirs[i] >= 0 && !m.emptied[part] {
+			m.emptied[part] = true
 			part.(heir).empty() //nolint:errcheck,forcetypeassert // a Config makes no others
 		}
 	}
+}
+
+// succession is whom a key takes over from.
+type succession struct {
+	from *key
+	move *move
 }
 
 // takeOver moves what the budget of the key before holds into that of k, once.
@@ -121,14 +137,14 @@ func (k *key) takeOver() {
 	if s == nil {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.move.mu.Lock()
+	defer s.move.mu.Unlock()
 	if k.pending.Load() == nil {
 		return
 	}
 	before := partsOf(s.from.budget)
 	for i, part := range partsOf(k.budget) {
-		if j := s.heirs[i]; j >= 0 {
+		if j := s.move.heirs[i]; j >= 0 {
 			part.(heir).inherit(before[j]) //nolint:errcheck,forcetypeassert // a Config makes no others
 		}
 	}

@@ -9,22 +9,32 @@ import (
 	"strings"
 )
 
-// follow watches the directories in which a change can make the file another one.
+// follow watches the folders in which a change can make the file another one.
 func (w *watch) follow() error {
-	want, err := placesOf(w.file)
-	if err != nil {
-		return err
-	}
+	w.way = wayTo(w.path)
+	var want []string
 	var errs []error
-	have := w.notify.WatchList()
-	for _, dir := range want {
-		if !slices.Contains(have, dir) {
-			errs = append(errs, w.notify.Add(dir))
+	for _, place := range w.way {
+		dir := filepath.Dir(place)
+		if slices.Contains(want, dir) {
+			continue
 		}
+		want = append(want, dir)
+		info, err := os.Stat(dir)
+		if err != nil {
+			continue // it has just gone, which its own folder tells
+		}
+		if had := w.watched[dir]; had != nil && os.SameFile(had, info) && slices.Contains(w.notify.WatchList(), dir) {
+			continue
+		}
+		_ = w.notify.Remove(dir) // another folder of this name
+		errs = append(errs, w.notify.Add(dir))
+		w.watched[dir] = info
 	}
-	for _, dir := range have {
+	for dir := range w.watched {
 		if !slices.Contains(want, dir) {
 			_ = w.notify.Remove(dir) // it may be gone already
+			delete(w.watched, dir)
 		}
 	}
 	return errors.Join(errs...)
@@ -33,46 +43,52 @@ func (w *watch) follow() error {
 // mostLinks is how many symbolic links a path may have, as in Linux.
 const mostLinks = 40
 
-// placesOf returns the directory of the file and those of all symbolic links on
-// the way to it, by their real names. Where the way ends, the last directory that
-// is there comes last: the rest will appear in it.
-func placesOf(file string) ([]string, error) {
-	path, err := filepath.Abs(file)
-	if err != nil {
-		return nil, err
+// absolute returns a path that a change of the working folder does not change. It
+// is not made shorter: what ".." is depends on where links lead.
+func absolute(path string) (string, error) {
+	if filepath.IsAbs(path) {
+		return path, nil
 	}
-	root := filepath.VolumeName(path) + string(filepath.Separator)
-	dir, links := root, 0
-	var places []string
+	dir, err := os.Getwd()
+	return dir + string(filepath.Separator) + path, err
+}
+
+// wayTo returns all folders and symbolic links on the way to a file, by their real
+// names, and the file. Where the way ends, what is missing comes last.
+func wayTo(path string) (way []string) {
+	dir, links := filepath.VolumeName(path)+string(filepath.Separator), 0
 	for rest := elements(path); len(rest) > 0; {
-		next := filepath.Join(dir, rest[0])
+		name := rest[0]
 		rest = rest[1:]
-		info, err := os.Lstat(next)
-		switch {
-		case err != nil || links > mostLinks:
-			return append(places, dir), nil
-		case info.Mode()&fs.ModeSymlink != 0:
-			target, err := os.Readlink(next)
-			if err != nil {
-				return append(places, dir), nil //nolint:nilerr // it has just gone, and may come back here
-			}
-			places = append(places, dir)
-			if filepath.IsAbs(target) {
-				dir = root
-			}
-			rest = append(elements(target), rest...)
-			links++
-		case len(rest) == 0:
-			return append(places, dir), nil
-		default:
-			dir = next
+		if name == ".." {
+			dir = filepath.Dir(dir)
+			continue
 		}
+		next := filepath.Join(dir, name)
+		way = append(way, next)
+		info, err := os.Lstat(next)
+		if err != nil || links > mostLinks {
+			return way
+		}
+		if info.Mode()&fs.ModeSymlink == 0 {
+			dir = next
+			continue
+		}
+		target, err := os.Readlink(next)
+		if err != nil {
+			return way // it has just gone, and may come back here
+		}
+		if filepath.IsAbs(target) {
+			dir = filepath.VolumeName(target) + string(filepath.Separator)
+		}
+		rest = append(elements(target), rest...)
+		links++
 	}
-	return append(places, dir), nil
+	return way
 }
 
 // elements returns the names in a path.
 func elements(path string) []string {
 	path = filepath.ToSlash(path[len(filepath.VolumeName(path)):])
-	return slices.DeleteFunc(strings.Split(path, "/"), func(name string) bool { return name == "" })
+	return slices.DeleteFunc(strings.Split(path, "/"), func(name string) bool { return name == "" || name == "." })
 }

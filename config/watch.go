@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -51,21 +52,29 @@ func Watch(ctx context.Context, file string, to Updater, report func(error)) err
 	if to == nil || report == nil {
 		return errors.New("retrybudget: config.Watch needs an Updater and a report function")
 	}
+	path, err := absolute(file)
+	if err != nil {
+		return fmt.Errorf("retrybudget: cannot watch %s: %w", file, err)
+	}
 	notify, err := fsnotify.NewWatcher()
 	if err != nil {
 		return fmt.Errorf("retrybudget: cannot watch %s: %w", file, err)
 	}
 	defer notify.Close()
-	w := &watch{file: file, to: to, report: report, notify: notify}
+	w := &watch{file: file, path: path, to: to, report: report, notify: notify, watched: map[string]os.FileInfo{}}
 	return w.run(ctx)
 }
 
 // watch is one Watch.
 type watch struct {
-	file   string
+	file   string // as it was given
+	path   string // absolute
 	to     Updater
 	report func(error)
 	notify *fsnotify.Watcher
+
+	way     []string               // to the file, see wayTo
+	watched map[string]os.FileInfo // the folders that are watched
 
 	seen    []byte // the content when it was last read, nil while it cannot be
 	problem string // the error last reported, "" after a success
@@ -81,7 +90,10 @@ func (w *watch) run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-w.notify.Events:
+		case event := <-w.notify.Events:
+			if !slices.Contains(w.way, event.Name) {
+				continue
+			}
 			now := time.Now()
 			if since.IsZero() {
 				since = now
@@ -92,21 +104,24 @@ func (w *watch) run(ctx context.Context) error {
 			settled.Reset(quiet)
 		case <-settled.C:
 			since = time.Time{}
-			w.look()
+			w.look(ctx)
 		case <-poll.C:
-			w.look()
+			w.look(ctx)
 		}
 	}
 }
 
 // look reads the file and applies it if it is not what it was.
-func (w *watch) look() {
+func (w *watch) look(ctx context.Context) {
+	if ctx.Err() != nil {
+		return
+	}
 	if err := w.follow(); err != nil {
 		w.complain(fmt.Errorf("retrybudget: cannot watch %s: %w", w.file, err))
 	}
-	data, err := os.ReadFile(w.file)
+	data, err := w.read()
 	if err != nil {
-		w.complain(fmt.Errorf("retrybudget: %w", err))
+		w.complain(fmt.Errorf("retrybudget: cannot read %s: %w", w.file, err))
 		w.seen = nil
 		return
 	}
@@ -124,6 +139,22 @@ func (w *watch) look() {
 	}
 	w.problem = ""
 	w.report(nil)
+}
+
+// mostBytes is the largest file that is read.
+const mostBytes = 16 << 20
+
+// read reads the file, if it is one: a pipe could make it wait for ever.
+func (w *watch) read() ([]byte, error) {
+	switch info, err := os.Stat(w.path); {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, errors.New("it is not a regular file")
+	case info.Size() > mostBytes:
+		return nil, fmt.Errorf("its %d bytes are more than %d", info.Size(), mostBytes)
+	}
+	return os.ReadFile(w.path)
 }
 
 // complain reports an error, unless it was the last one reported.
