@@ -27,6 +27,8 @@ type call struct {
 	started int64 // when it started, by Retrier.now, if timed
 	timed   bool  // it is measured
 	native  bool  // grpc-go's own retries may be on
+	// off: retries were off when a stream began, so that nothing of it was kept.
+	off bool
 	// headerTaken: the caller set the attempt header itself. Known from attempt
 	// 2 on.
 	headerTaken bool
@@ -82,7 +84,7 @@ func (c *call) startClock(sampled bool) {
 // disabled reports whether this call must not be retried. Off holds for calls
 // under way too: it is what one reaches for in an incident.
 func (c *call) disabled() bool {
-	return c.r.config.Load().mode == Off || c.set.disabled || c.set.maxAttempts == 1
+	return c.off || c.r.config.Load().mode == Off || c.set.disabled || c.set.maxAttempts == 1
 }
 
 // attemptContext returns the context of the attempt under way, without a timeout

@@ -81,6 +81,7 @@ func TestNew_refusesInvalidValues(t *testing.T) {
 		{"service without a trailing slash", retrybudget.WithMethodPolicy("/pkg.Service", policy{}), []string{"WithMethodPolicy", `"/pkg.Service"`}},
 		{"method without a service", retrybudget.WithMethodPolicy("//Method", policy{}), []string{"WithMethodPolicy", `"//Method"`}},
 		{"method with three slashes", retrybudget.WithMethodPolicy("/pkg.Service/Method/", policy{}), []string{"WithMethodPolicy", `"/pkg.Service/Method/"`}},
+		{"method that the service does not have", retrybudget.WithMethodPolicy("/retrybudget.quickstart.v1.InventoryService/GetStok", policy{}), []string{"WithMethodPolicy", "/retrybudget.quickstart.v1.InventoryService/GetStok"}},
 		{"method's policy", retrybudget.WithMethodPolicy("/pkg.Service/Method", policy{MaxAttempts: -2}), []string{"WithMethodPolicy", "/pkg.Service/Method", "MaxAttempts", "-2"}},
 		{"method's backoff", retrybudget.WithMethodPolicy("/pkg.Service/", policy{Backoff: retrybudget.ExponentialBackoff{Multiplier: 0.5}}), []string{"WithMethodPolicy", "/pkg.Service/", "Backoff.Multiplier", "0.5"}},
 

@@ -31,7 +31,7 @@ const (
 	// ReasonNotRetryable: the error does not call for a retry.
 	ReasonNotRetryable
 	// ReasonCommitted: the stream had already given something to the
-	// application.
+	// application, or more was sent than may be kept for replay.
 	ReasonCommitted
 	// ReasonPushback: the server forbade a retry or asked for a longer wait
 	// than [WithMaxServerDelay] allows.

@@ -105,11 +105,14 @@ func WithPolicy(p Policy) Option {
 
 // WithMethodPolicy sets the policy of one method ("/pkg.Service/Method") or of
 // all methods of a service ("/pkg.Service/"). Naming the same one twice is an
-// error.
+// error, and so is a method that a service does not have whose descriptor the
+// program has. Other names are taken as they are.
 func WithMethodPolicy(name string, p Policy) Option {
 	return optionFunc(func(b *builder) {
 		if err := validateMethodName("WithMethodPolicy name", name); err != nil {
 			b.fail(err)
+		} else if service, method := hasDescriptor(name); service && !method {
+			b.fail(fmt.Errorf("retrybudget: WithMethodPolicy name %q is no method of that service", name))
 		}
 		if _, twice := b.methods[name]; twice {
 			b.fail(fmt.Errorf("retrybudget: WithMethodPolicy names %q twice", name))

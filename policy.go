@@ -167,7 +167,7 @@ func validateTimeout(field string, d time.Duration) error {
 
 func retryableCodes(field string, list []codes.Code) (codeSet, error) {
 	if list != nil && len(list) == 0 {
-		return 0, fmt.Errorf("retrybudget: %s is empty: leave it nil for the default table, or set MaxAttempts to 1 to never retry", field)
+		return 0, fmt.Errorf("retrybudget: %s is empty: leave it out for the default table, or set MaxAttempts to 1 to never retry", field)
 	}
 	return newCodeSet(field, list)
 }

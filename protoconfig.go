@@ -165,23 +165,26 @@ func (c *checker) knownNames(list []*retrybudgetv1.MethodPolicy) {
 	for i, m := range list {
 		for j, name := range m.GetNames() {
 			at := fmt.Sprintf("methods[%d].names[%d]", i, j)
-			if validateMethodName(at, name) == nil && !hasDescriptor(name) {
+			if validateMethodName(at, name) != nil {
+				continue
+			}
+			if _, method := hasDescriptor(name); !method {
 				c.fail(at, "%q is not in this program: correct it, or set allow_unknown_methods", name)
 			}
 		}
 	}
 }
 
-// hasDescriptor reports whether the program has the descriptor of a method or a
-// service, whose name is valid.
-func hasDescriptor(name string) bool {
+// hasDescriptor reports whether the program has the descriptor of the service in a
+// valid name, and of the method, which a name of a service alone does not need.
+func hasDescriptor(name string) (ofService, ofMethod bool) {
 	service, method, _ := strings.Cut(name[1:], "/")
 	d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(service))
 	if err != nil {
-		return false
+		return false, false
 	}
 	s, ok := d.(protoreflect.ServiceDescriptor)
-	return ok && (method == "" || s.Methods().ByName(protoreflect.Name(method)) != nil)
+	return ok, ok && (method == "" || s.Methods().ByName(protoreflect.Name(method)) != nil)
 }
 
 func (c *checker) mode(path string, m retrybudgetv1.Mode) Mode {

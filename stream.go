@@ -26,9 +26,10 @@ func (r *Retrier) stream(native bool) grpc.StreamClientInterceptor {
 			}
 			return nil, err
 		}
+		c.off = c.disabled()
 		s := &clientStream{
 			t: retries{call: c}, ctx: c.ctx, desc: desc, streamer: streamer, opts: opts,
-			codec: codecOf(opts), room: r.replayRoom(c.set.cfg, opts), single: c.disabled(), token: make(chan struct{}, 1),
+			codec: codecOf(opts), room: r.replayRoom(c.set.cfg, opts), single: c.off, token: make(chan struct{}, 1),
 		}
 		if err := s.start(); err != nil {
 			return nil, err

@@ -11,7 +11,8 @@ import (
 
 // follow watches the folders in which a change can make the file another one.
 func (w *watch) follow() error {
-	w.way = wayTo(w.path)
+	var must map[string]bool
+	w.way, must = wayTo(w.path)
 	var want []string
 	var errs []error
 	for _, place := range w.way {
@@ -28,8 +29,11 @@ func (w *watch) follow() error {
 			continue
 		}
 		_ = w.notify.Remove(dir) // another folder of this name
-		errs = append(errs, w.notify.Add(dir))
-		w.watched[dir] = info
+		if err := w.notify.Add(dir); err == nil {
+			w.watched[dir] = info
+		} else if must[dir] {
+			errs = append(errs, err)
+		}
 	}
 	for dir := range w.watched {
 		if !slices.Contains(want, dir) {
@@ -54,8 +58,12 @@ func absolute(path string) (string, error) {
 }
 
 // wayTo returns all folders and symbolic links on the way to a file, by their real
-// names, and the file. Where the way ends, what is missing comes last.
-func wayTo(path string) (way []string) {
+// names, and the file. Where the way ends, what is missing comes last. In the
+// folders of must there is a link or the end: what changes there is to be known at
+// once. A folder further up may be one that can be passed but not be read; that it
+// is replaced is seen when the file is looked at next.
+func wayTo(path string) (way []string, must map[string]bool) {
+	must = map[string]bool{}
 	dir, links := filepath.VolumeName(path)+string(filepath.Separator), 0
 	for rest := elements(path); len(rest) > 0; {
 		name := rest[0]
@@ -67,8 +75,11 @@ func wayTo(path string) (way []string) {
 		next := filepath.Join(dir, name)
 		way = append(way, next)
 		info, err := os.Lstat(next)
+		if err != nil || links > mostLinks || len(rest) == 0 || info.Mode()&fs.ModeSymlink != 0 {
+			must[dir] = true
+		}
 		if err != nil || links > mostLinks {
-			return way
+			return way, must
 		}
 		if info.Mode()&fs.ModeSymlink == 0 {
 			dir = next
@@ -76,7 +87,7 @@ func wayTo(path string) (way []string) {
 		}
 		target, err := os.Readlink(next)
 		if err != nil {
-			return way // it has just gone, and may come back here
+			return way, must // it has just gone, and may come back here
 		}
 		if filepath.IsAbs(target) {
 			dir = filepath.VolumeName(target) + string(filepath.Separator)
@@ -84,7 +95,7 @@ func wayTo(path string) (way []string) {
 		rest = append(elements(target), rest...)
 		links++
 	}
-	return way
+	return way, must
 }
 
 // elements returns the names in a path.

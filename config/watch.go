@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -91,7 +92,7 @@ func (w *watch) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case event := <-w.notify.Events:
-			if !slices.Contains(w.way, event.Name) {
+			if !slices.Contains(w.way, filepath.Clean(event.Name)) {
 				continue
 			}
 			now := time.Now()
