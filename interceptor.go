@@ -150,6 +150,10 @@ func (r *Retrier) Budgets() iter.Seq[BudgetInfo] {
 	return func(yield func(BudgetInfo) bool) {
 		keys := r.config.Load().keys
 		show := func(n *node[*key]) bool {
+			// An Update may have moved the tokens since.
+			if now := r.config.Load().keys; now != keys {
+				n = now.successor(n)
+			}
 			n.value.takeOver()
 			tokens, capacity, ok := levelOf(n.value.budget)
 			return !ok || yield(BudgetInfo{n.target, n.name, tokens, capacity})

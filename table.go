@@ -86,6 +86,18 @@ func (t *table[V]) find(target, name string) *node[V] {
 	return nil
 }
 
+// successor returns the node that has the name of n, a node of another table, or n
+// if there is none. That of the common node is the common node.
+func (t *table[V]) successor(n *node[V]) *node[V] {
+	if n.target == "" && n.name == "" {
+		return t.common.Load()
+	}
+	if here := t.find(n.target, n.name); here != nil {
+		return here
+	}
+	return n
+}
+
 // add puts fresh under (target, name) and returns its node; or the node that
 // another goroutine put there first; or, when there is no room, the common one.
 // drop runs without the lock, because it asks budgets that users wrote.

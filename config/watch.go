@@ -78,7 +78,8 @@ type watch struct {
 	watched map[string]os.FileInfo // the folders that are watched
 
 	seen    []byte // the content when it was last read, nil while it cannot be
-	problem string // the error last reported, "" after a success
+	// The errors last reported, "" when there was none since.
+	watching, content string
 }
 
 func (w *watch) run(ctx context.Context) error {
@@ -101,7 +102,7 @@ func (w *watch) run(ctx context.Context) error {
 			}
 			settled.Reset(min(quiet, time.Until(since.Add(patience))))
 		case err := <-w.notify.Errors: // events may be lost
-			w.complain(fmt.Errorf("retrybudget: watching %s: %w", w.file, err))
+			w.complain(&w.watching, fmt.Errorf("retrybudget: watching %s: %w", w.file, err))
 			settled.Reset(quiet)
 		case <-settled.C:
 			since = time.Time{}
@@ -118,11 +119,13 @@ func (w *watch) look(ctx context.Context) {
 		return
 	}
 	if err := w.follow(); err != nil {
-		w.complain(fmt.Errorf("retrybudget: cannot watch %s: %w", w.file, err))
+		w.complain(&w.watching, fmt.Errorf("retrybudget: cannot watch %s: %w", w.file, err))
+	} else {
+		w.watching = ""
 	}
 	data, err := w.read()
 	if err != nil {
-		w.complain(fmt.Errorf("retrybudget: cannot read %s: %w", w.file, err))
+		w.complain(&w.content, fmt.Errorf("retrybudget: cannot read %s: %w", w.file, err))
 		w.seen = nil
 		return
 	}
@@ -135,10 +138,10 @@ func (w *watch) look(ctx context.Context) {
 		r.check(w.to.Update(cfg))
 	}
 	if err := r.err(); err != nil {
-		w.complain(err)
+		w.complain(&w.content, err)
 		return
 	}
-	w.problem = ""
+	w.content = ""
 	w.report(nil)
 }
 
@@ -158,10 +161,10 @@ func (w *watch) read() ([]byte, error) {
 	return os.ReadFile(w.path)
 }
 
-// complain reports an error, unless it was the last one reported.
-func (w *watch) complain(err error) {
-	if text := err.Error(); text != w.problem {
-		w.problem = text
+// complain reports an error, unless it is the last one of its kind.
+func (w *watch) complain(last *string, err error) {
+	if text := err.Error(); text != *last {
+		*last = text
 		w.report(err)
 	}
 }
