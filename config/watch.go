@@ -77,7 +77,7 @@ type watch struct {
 	way     []string               // to the file, see wayTo
 	watched map[string]os.FileInfo // the folders that are watched
 
-	seen    []byte // the content when it was last read, nil while it cannot be
+	seen []byte // the content when it was last read, nil while it cannot be
 	// The errors last reported, "" when there was none since.
 	watching, content string
 }
