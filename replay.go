@@ -278,5 +278,6 @@ func (r replayRoom) reserve(n int) bool {
 }
 
 // ReplayBytes returns the bytes that streams hold for replay now. It is 0 when
-// no stream is open that could still be retried.
+// no stream is open that could still be retried. What a stream is sending again
+// while its first message arrives is not counted any more.
 func (r *Retrier) ReplayBytes() int64 { return r.replayed.Load() }

@@ -101,8 +101,10 @@ func (w *watch) run(ctx context.Context) error {
 				since = now
 			}
 			settled.Reset(min(quiet, time.Until(since.Add(patience))))
-		case err := <-w.notify.Errors: // events may be lost
-			w.complain(&w.watching, fmt.Errorf("retrybudget: watching %s: %w", w.file, err))
+		case err := <-w.notify.Errors: // events may be lost, so look
+			if !errors.Is(err, fsnotify.ErrEventOverflow) {
+				w.complain(&w.watching, fmt.Errorf("retrybudget: watching %s: %w", w.file, err))
+			}
 			settled.Reset(quiet)
 		case <-settled.C:
 			since = time.Time{}
