@@ -1,16 +1,13 @@
 package prometheus_test
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,74 +16,55 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// program returns the path of one of the programs of Debian's package prometheus.
-// Without it the test is skipped, but not in CI, which installs it.
-func program(t *testing.T, name string) string {
+// program returns the path of a program that something brings. Without it the test
+// is skipped, but not in CI, which installs it.
+func program(t *testing.T, name, from string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil && os.Getenv("CI") != "" {
-		require.NoError(t, err, "CI is to install Debian's package prometheus")
+		require.NoError(t, err, "CI is to install %s", from)
 	}
 	if err != nil {
-		t.Skipf("%s is not installed; it is in Debian's package prometheus", name)
+		t.Skipf("%s is not installed; it is in %s", name, from)
 	}
 	return path
 }
 
+const debian = "Debian's package prometheus"
+
 // promtool runs a command of promtool, which must succeed.
 func promtool(t *testing.T, args ...string) {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), program(t, "promtool"), args...).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), program(t, "promtool", debian), args...).CombinedOutput()
 	require.NoError(t, err, "promtool %s\n%s", strings.Join(args, " "), out)
 }
 
 // server is a Prometheus that runs until the test ends.
 type server struct{ address string }
 
-// startPrometheus starts one that scrapes addresses every 250 ms and evaluates the
-// rules in the text as often.
-func startPrometheus(t *testing.T, rules string, addresses []string) server {
+// startPrometheus starts one that scrapes the addresses of each job twice a second,
+// which leaves a busy machine time to answer, and evaluates the rules in the text.
+func startPrometheus(t *testing.T, rules string, jobs map[string][]string) server {
 	t.Helper()
 	dir := t.TempDir()
-	targets, err := json.Marshal(addresses)
-	require.NoError(t, err)
-	config := filepath.Join(dir, "prometheus.yml")
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "alerts.yml"), []byte(rules), 0o600))
-	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, `
-global: {scrape_interval: 250ms, evaluation_interval: 250ms}
+	text := []byte(`
+global: {scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 250ms}
 rule_files: [alerts.yml]
 scrape_configs:
-  - job_name: storm
-    static_configs: [{targets: %s}]
-`, targets), 0o600))
+`)
+	for job, addresses := range jobs {
+		targets, err := json.Marshal(addresses)
+		require.NoError(t, err)
+		text = fmt.Appendf(text, "  - {job_name: %s, static_configs: [{targets: %s}]}\n", job, targets)
+	}
+	config := filepath.Join(dir, "prometheus.yml")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "alerts.yml"), []byte(rules), 0o600))
+	require.NoError(t, os.WriteFile(config, text, 0o600))
 	promtool(t, "check", "config", config)
 
-	cmd := exec.CommandContext(t.Context(), program(t, "prometheus"), "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"),
-		"--web.listen-address=127.0.0.1:0", "--enable-feature=exemplar-storage")
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 10 * time.Second
-	log, err := cmd.StderrPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	var said strings.Builder
-	lines := bufio.NewScanner(log)
-	t.Cleanup(func() {
-		_, _ = io.Copy(io.Discard, log) // ends with the process, which ended with t.Context
-		_ = cmd.Wait()                  // killed: an error
-	})
-	for listening := regexp.MustCompile(`msg="Listening on" address=(\S+)`); lines.Scan(); {
-		said.WriteString(lines.Text() + "\n")
-		if m := listening.FindStringSubmatch(lines.Text()); m != nil {
-			go func() {
-				for lines.Scan() {
-					continue // a full pipe would stop the process
-				}
-			}()
-			return server{m[1]}
-		}
-	}
-	require.Fail(t, "Prometheus did not start", said.String())
-	return server{}
+	p := launch(t, syscall.SIGTERM, program(t, "prometheus", debian), "--config.file="+config,
+		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address=127.0.0.1:0", "--enable-feature=exemplar-storage")
+	return server{p.await(t, `msg="Listening on" address=(\S+)`+"\n", time.Minute)}
 }
 
 // get asks the HTTP API and decodes the data of the answer.
@@ -123,13 +101,33 @@ func (s server) query(expr string) ([]sample, error) {
 	return data.Result, err
 }
 
+// history evaluates an expression for all moments since one, and returns how many
+// of the values are numbers.
+func (s server) history(expr string, since time.Time) (numbers int, err error) {
+	var data struct{ Result []struct{ Values [][2]any } }
+	err = s.get("query_range", url.Values{
+		"query": {expr}, "step": {"250ms"},
+		"start": {since.Format(time.RFC3339Nano)}, "end": {time.Now().Format(time.RFC3339Nano)},
+	}, &data)
+	for _, series := range data.Result {
+		for _, v := range series.Values {
+			if v[1] != "NaN" {
+				numbers++
+			}
+		}
+	}
+	return numbers, err
+}
+
 // rule is an alerting rule and what it does.
 type rule struct {
-	Name, Query, State, Health, LastError string
-	Alerts                                []struct {
-		State               string
-		Labels, Annotations map[string]string
-	}
+	Name, Health, LastError string
+	Alerts                  []alert
+}
+
+type alert struct {
+	State               string
+	Labels, Annotations map[string]string
 }
 
 func (s server) rules() (all []rule, err error) {

@@ -1,95 +1,49 @@
 package prometheus_test
 
 import (
-	"context"
-	"net/http/httptest"
-	"sync"
-	"sync/atomic"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
-	middleware "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
-	prom "github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-
-	"github.com/retrybudget/retrybudget"
-	"github.com/retrybudget/retrybudget/internal/rpctest"
-	"github.com/retrybudget/retrybudget/providers/prometheus"
 )
 
-// storm calls an overloaded server through three Retriers until the test ends: one
-// with the default budget, one without any, one that only observes. Its metrics are
-// served at the addresses that it returns, as OpenMetrics at the first and as the
-// older text format at the second.
-func storm(t *testing.T) (addresses []string) {
+// outage is what the program examples/storm plays: calls of which some fail, and a
+// while in which all do. It is long enough for an alert that waits for five seconds,
+// also on a busy machine. One client for each way to retry, because the tokens of
+// several would be added up, and what is left below one token in each would pass for
+// a retry.
+var outage = []string{
+	"-quick", "-scenario", "outage", "-strategies", "retrybudget,retrybudget-adaptive,retrybudget-throttle",
+	"-clients", "1", "-errors", "5", "-fault", "20s", "-tail", "5s", "-out", "", "-serve", "127.0.0.1:0",
+}
+
+// storm is that program.
+type storm struct{ process *process }
+
+// startStorm builds the program and starts it.
+func startStorm(t *testing.T) storm {
 	t.Helper()
-	s := rpctest.New()
-	s.Script("/storm.Service/Budgeted", overloaded(rpctest.Unavailable()))
-	s.Script("/storm.Service/Unlimited", overloaded(rpctest.Unavailable(), rpctest.Pushback(rpctest.Unavailable(), "2"),
-		rpctest.WithTrailer(rpctest.Unavailable(), "retrybudget-exhausted", "1"), rpctest.Fail(codes.NotFound, "")))
-	s.Script("/storm.Service/Observed", overloaded(rpctest.Unavailable()))
-	l := s.Start(t)
-	metrics := prometheus.NewMetrics(prometheus.WithExemplarFromContext(func(context.Context) prom.Labels {
-		return prom.Labels{"trace_id": "4bf92f3577b34da6a3ce929d0e0e4736"}
-	}))
-	outside := middleware.NewClientMetrics()
-	registry := prom.NewPedanticRegistry()
-	registry.MustRegister(metrics, outside)
-
-	var wg sync.WaitGroup
-	t.Cleanup(wg.Wait) // t.Context ends before
-	start := func(method string, opts ...retrybudget.Option) {
-		opts = append(opts, retrybudget.WithPolicy(retrybudget.Policy{Backoff: retrybudget.ConstantBackoff(3 * time.Millisecond)}))
-		options := []grpc.DialOption{grpc.WithChainUnaryInterceptor(outside.UnaryClientInterceptor())}
-		cc := l.Dial(t, append(options, watchedBy(t, metrics, opts...).DialOptions()...)...)
-		if method == "/storm.Service/Budgeted" {
-			require.NoError(t, rpctest.CallMethod(t.Context(), cc, "/storm.Service/Idle"), "and never again")
-		}
-		for range 8 {
-			wg.Go(func() { callInALoop(t.Context(), cc, method) })
-		}
-	}
-	start("/storm.Service/Budgeted", retrybudget.WithBudget(retrybudget.PerMethod(retrybudget.TokenBucketConfig{})))
-	start("/storm.Service/Unlimited")
-	start("/storm.Service/Observed", bucket(0), retrybudget.WithMode(retrybudget.Observe))
-
-	for _, openMetrics := range []bool{true, false} {
-		server := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: openMetrics}))
-		t.Cleanup(server.Close)
-		addresses = append(addresses, server.Listener.Addr().String())
-	}
-	return addresses
+	path := filepath.Join(t.TempDir(), "storm")
+	build := exec.CommandContext(t.Context(), program(t, "go", "Go"), "-C", "../../examples", "build", "-o", path, "./storm")
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return storm{launch(t, os.Interrupt, path, outage...)}
 }
 
-// overloaded does one request at a time and sheds the others, in turn in each of
-// these ways.
-func overloaded(shed ...rpctest.Step) rpctest.Step {
-	busy := make(chan struct{}, 1)
-	var turn atomic.Uint64
-	return func(ctx context.Context, stream grpc.ServerStream) error {
-		select {
-		case busy <- struct{}{}:
-			defer func() { <-busy }()
-			return rpctest.After(20*time.Millisecond, rpctest.OK())(ctx, stream)
-		default:
-			return shed[turn.Add(1)%uint64(len(shed))](ctx, stream)
-		}
-	}
+// address is where its metrics are.
+func (s storm) address(t *testing.T) string {
+	t.Helper()
+	page, err := url.Parse(s.process.await(t, `live page: (\S+)\n`, time.Minute))
+	require.NoError(t, err)
+	return page.Host
 }
 
-// callInALoop makes a call every ten milliseconds or so until ctx ends.
-func callInALoop(ctx context.Context, cc *grpc.ClientConn, method string) {
-	pause := time.NewTicker(10 * time.Millisecond)
-	defer pause.Stop()
-	for {
-		select {
-		case <-pause.C:
-			_ = rpctest.CallMethod(ctx, cc, method)
-		case <-ctx.Done():
-			return
-		}
-	}
+// awaitEnd waits until the outage and what follows it are over. The metrics stay up.
+func (s storm) awaitEnd(t *testing.T) {
+	t.Helper()
+	s.process.await(t, "stays up until Ctrl-C\n", 2*time.Minute)
 }
