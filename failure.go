@@ -42,7 +42,11 @@ func (t *retries) examine(end attemptEnd, f *failure) {
 		err = st.Err()
 	}
 	code, attempt := st.Code(), t.attempt
-	f.guidance = readGuidance(end.trailer, st)
+	if len(end.trailer) == 0 {
+		f.guidance.retryInfo = retryInfoDelay(st)
+	} else {
+		f.guidance = readGuidance(end.trailer, st)
+	}
 	exhausted, veto := f.guidance.exhausted, f.guidance.veto
 	f.record = AttemptRecord{Attempt: attempt, Code: code, Err: err, Wait: t.wait, Exhausted: exhausted}
 	if t.timed {

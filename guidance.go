@@ -45,9 +45,6 @@ func (g guidance) serverDelay() time.Duration {
 
 func readGuidance(trailer metadata.MD, st *status.Status) guidance {
 	g := guidance{retryInfo: retryInfoDelay(st)}
-	if len(trailer) == 0 {
-		return g
-	}
 	g.delay, g.pushback, g.veto = parsePushback(trailer[pushbackTrailer])
 	// Gateways pass trailers on, so that one may be there several times.
 	g.exhausted = slices.Contains(trailer[exhaustedTrailer], "1")

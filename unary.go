@@ -172,10 +172,10 @@ func (a *unaryAttempt) options(r *Retrier, opts []grpc.CallOption, plain bool) [
 // resetReply clears what a failed attempt may have left in the reply.
 func resetReply(reply any) {
 	switch m := reply.(type) {
+	case interface{ Reset() }: // generated messages have it
+		m.Reset()
 	case proto.Message:
 		proto.Reset(m)
-	case interface{ Reset() }:
-		m.Reset()
 	}
 }
 

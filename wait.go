@@ -93,7 +93,7 @@ func (t *retries) callerDone() Reason {
 	default:
 		return ReasonCanceled
 	}
-	if hasEnded(t.ctx) {
+	if isPast(t.ctx.Deadline()) {
 		return ReasonDeadline
 	}
 	return NoReason
@@ -101,10 +101,9 @@ func (t *retries) callerDone() Reason {
 
 // hasEnded reports whether a context has ended. Its deadline counts from the
 // moment it is reached, whether or not its timer has fired.
-func hasEnded(ctx context.Context) bool {
-	deadline, has := ctx.Deadline()
-	return ctx.Err() != nil || has && !deadline.After(time.Now())
-}
+func hasEnded(ctx context.Context) bool { return ctx.Err() != nil || isPast(ctx.Deadline()) }
+
+func isPast(deadline time.Time, has bool) bool { return has && !deadline.After(time.Now()) }
 
 func (t *retries) connClosed() bool {
 	return t.cc != nil && t.cc.GetState() == connectivity.Shutdown
