@@ -27,6 +27,8 @@ func TestReadme_snippetsAreFromExamples(t *testing.T) {
 		{"example_config_test.go", "ExampleWithMethodPolicy"},
 		{"config/example_test.go", "ExampleLoad"},
 		{"example_config_test.go", "ExampleWithResolverPolicies"},
+		{"config/example_test.go", "ExampleWatch"},
+		{"example_server_test.go", "ExampleUnaryServerInterceptor"},
 		{"providers/prometheus/example_test.go", "ExampleNewMetrics"},
 	}
 	snippets := blocksOf(t, "README.md", "go")

@@ -18,13 +18,14 @@ import (
 	"github.com/retrybudget/retrybudget"
 )
 
-// The README shows the options. Both methods fail; after forty successful calls
-// of each there are tokens for four retries.
+// The README shows the options. The methods fail; after forty successful calls of
+// each there are tokens for four retries.
 func ExampleWithMethodPolicy() {
 	r, err := retrybudget.New(
-		retrybudget.WithPolicy(retrybudget.Policy{
-			MaxAttempts: 4,
-			Timeout:     2 * time.Second,
+		retrybudget.WithPolicy(retrybudget.Policy{MaxAttempts: 4}),
+		retrybudget.WithMethodPolicy("/retrybudget.quickstart.v1.InventoryService/GetStock", retrybudget.Policy{
+			MaxAttempts: 5,
+			Timeout:     2 * time.Second, // not for all methods: it would end streams too
 		}),
 		retrybudget.WithMethodPolicy("/retrybudget.quickstart.v1.InventoryService/ReserveStock", retrybudget.Policy{
 			Idempotency: retrybudget.NonIdempotent,
@@ -36,7 +37,7 @@ func ExampleWithMethodPolicy() {
 	fmt.Println("attempts at GetStock:", attemptsOfFailure(r, getStock))
 	fmt.Println("attempts at ReserveStock:", attemptsOfFailure(r, reserveStock))
 	// Output:
-	// attempts at GetStock: 4
+	// attempts at GetStock: 5
 	// attempts at ReserveStock: 1
 }
 

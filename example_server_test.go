@@ -19,7 +19,7 @@ import (
 
 // A stock service asks its supplier, which is down, and its own budget has no
 // retries to give. Its answer says so, and the caller pays four tokens in place of
-// one for each retry.
+// one for each retry. The README shows how the server is made.
 func ExampleUnaryServerInterceptor() {
 	r, err := retrybudget.New(retrybudget.WithBudget(retrybudget.PerMethod(retrybudget.TokenBucketConfig{Initial: 10})))
 	if err != nil {
@@ -27,10 +27,15 @@ func ExampleUnaryServerInterceptor() {
 	}
 	supplier, hangUpSupplier := dialInventory(nobody())
 	defer hangUpSupplier()
-	target, stop := serveInventory(func(ctx context.Context) error {
+
+	server := grpc.NewServer(
+		grpc.ChainUnaryInterceptor(retrybudget.UnaryServerInterceptor()),
+		grpc.ChainStreamInterceptor(retrybudget.StreamServerInterceptor()))
+
+	target, stop := serveInventoryBy(server, func(ctx context.Context) error {
 		_, err := supplier.GetStock(ctx, &quickstartv1.GetStockRequest{Sku: "tea"})
 		return err
-	}, grpc.UnaryInterceptor(retrybudget.UnaryServerInterceptor()), grpc.StreamInterceptor(retrybudget.StreamServerInterceptor()))
+	})
 	defer stop()
 	client, hangUp := dialWith(target, r.DialOptions()...)
 	defer hangUp()
@@ -155,8 +160,11 @@ func (s *stocked) GetStock(ctx context.Context, req *quickstartv1.GetStockReques
 
 // serveInventory serves on the loopback interface. stop waits for the handlers.
 func serveInventory(handle func(ctx context.Context) error, opts ...grpc.ServerOption) (target string, stop func()) {
+	return serveInventoryBy(grpc.NewServer(opts...), handle)
+}
+
+func serveInventoryBy(server *grpc.Server, handle func(ctx context.Context) error) (target string, stop func()) {
 	l := listen()
-	server := grpc.NewServer(opts...)
 	quickstartv1.RegisterInventoryServiceServer(server, &stocked{handle: handle})
 	done := make(chan struct{})
 	go func() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"log/slog"
 	"os"
 
 	"github.com/retrybudget/retrybudget"
@@ -30,40 +31,62 @@ func ExampleLoad() {
 	// attempts at ReserveStock: 1
 }
 
-// A program that runs takes up a changed file by itself.
+// A program that runs takes up a changed file by itself. The README shows how.
 func ExampleWatch() {
 	leave := inFolderOf("retrybudget.yaml", "default_policy: {max_attempts: 2}")
-	r, err := retrybudget.New()
+	logged := make(lines)
+	logger := slog.New(slog.NewTextHandler(logged, &slog.HandlerOptions{ReplaceAttr: withoutTime}))
+	ctx, stop := context.WithCancel(context.Background()) // the program's
+	cfg, err := config.Load("retrybudget.yaml")
 	if err != nil {
 		log.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background()) // the program's
-	applied, over := make(chan struct{}), make(chan error)
-
-	go func() {
-		over <- config.Watch(ctx, "retrybudget.yaml", r, func(err error) {
-			if err != nil {
-				log.Print(err) // the configuration stays as it was
-				return
-			}
-			applied <- struct{}{}
-		})
-	}()
-
-	<-applied
-	fmt.Println("attempts:", attemptsOfFailure(r, getStock))
-	if err := os.WriteFile("retrybudget.yaml", []byte("default_policy: {max_attempts: 4}"), 0o600); err != nil {
+	r, err := retrybudget.New(retrybudget.WithConfig(cfg))
+	if err != nil {
 		log.Fatal(err)
 	}
-	<-applied
+
+	go func() {
+		err := config.Watch(ctx, "retrybudget.yaml", r, func(err error) {
+			logger.Info("configuration", "error", err) // nil: in use; else what was there stays
+		})
+		logger.Info("watch ended", "error", err) // with ctx
+	}()
+
+	fmt.Print(<-logged)
 	fmt.Println("attempts:", attemptsOfFailure(r, getStock))
-	cancel()
-	fmt.Println(<-over)
+	for _, text := range []string{"default_policy: {max_attempts: 0}", "default_policy: {max_attempts: 4}"} {
+		if err := os.WriteFile("retrybudget.yaml", []byte(text), 0o600); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Print(<-logged)
+	}
+	fmt.Println("attempts:", attemptsOfFailure(r, getStock))
+	stop()
+	fmt.Print(<-logged)
 	leave()
 	// Output:
+	// level=INFO msg=configuration error=<nil>
 	// attempts: 2
+	// level=INFO msg=configuration error="retrybudget: retrybudget.yaml:1: default_policy.max_attempts 0 is not in 1..2147483647: leave it out for the default"
+	// level=INFO msg=configuration error=<nil>
 	// attempts: 4
-	// context canceled
+	// level=INFO msg="watch ended" error="context canceled"
+}
+
+// lines gets what is written, a line at a time.
+type lines chan string
+
+func (l lines) Write(p []byte) (int, error) {
+	l <- string(p)
+	return len(p), nil
+}
+
+func withoutTime(_ []string, a slog.Attr) slog.Attr {
+	if a.Key == slog.TimeKey {
+		return slog.Attr{}
+	}
+	return a
 }
 
 // What is wrong with a file is said at once, with line and path.

@@ -150,6 +150,10 @@ func (r *reader) field(path string, key *yaml.Node, m protoreflect.MessageDescri
 	if f := m.Fields().ByJSONName(key.Value); f != nil {
 		return f
 	}
+	if path == "" && (key.Value == "methodConfig" || key.Value == "retryThrottling") {
+		r.fail(key.Value, key.Line, "is unknown: this is a gRPC service config: use serviceconfig.Parse")
+		return nil
+	}
 	var known []string
 	for i := range m.Fields().Len() {
 		known = append(known, string(m.Fields().Get(i).Name()))
@@ -167,6 +171,8 @@ func (r *reader) value(path string, line int, n *yaml.Node, f protoreflect.Field
 	to := r.follow(path, n)
 	switch {
 	case to == nil:
+	case to.ShortTag() == "!!null" && isMessage(f) && !f.IsList():
+		r.fail(path, line, "is empty: write {} for the defaults")
 	case to.ShortTag() == "!!null":
 		r.fail(path, line, "is empty: leave it out for the default")
 	case f.IsList() && to.Kind != yaml.SequenceNode:

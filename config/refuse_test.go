@@ -32,12 +32,15 @@ func TestParse_refuses(t *testing.T) {
 	t.Parallel()
 	const (
 		codes    = "CANCELLED, UNKNOWN, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND, ALREADY_EXISTS, PERMISSION_DENIED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, ABORTED, OUT_OF_RANGE, UNIMPLEMENTED, INTERNAL, UNAVAILABLE, DATA_LOSS, UNAUTHENTICATED"
-		whole    = " is not a whole number from 0 to 4294967295"
+		whole    = " is not a whole number"
 		duration = ` is not a duration in seconds, such as "0.1s"`
 	)
 	for file, want := range map[string]string{
 		// The place of settings.
 		"max_attempts: 3":                          "1 max_attempts: is unknown: known here are default_policy, methods, budgets, strict_idempotency, without_non_idempotent_retries, mode, attempt_header, limits, resolver_policies, allow_unknown_methods, server",
+		`{"methodConfig": []}`:                     "1 methodConfig: is unknown: this is a gRPC service config: use serviceconfig.Parse",
+		"retryThrottling: {}":                      "1 retryThrottling: is unknown: this is a gRPC service config: use serviceconfig.Parse",
+		"limits: {methodConfig: []}":               "1 limits.methodConfig: is unknown: known here are max_server_delay, max_keys, replay_bytes_per_call, replay_bytes_total",
 		"\nlimits:\n\n  maxkeys: 3":                "4 limits.maxkeys: is unknown: known here are max_server_delay, max_keys, replay_bytes_per_call, replay_bytes_total",
 		"limits: {Max_Keys: 3}":                    "1 limits.Max_Keys: is unknown: known here are max_server_delay, max_keys, replay_bytes_per_call, replay_bytes_total",
 		"budgets: [{unlimited: {a b: 1}}]":         `1 budgets[0].unlimited."a b": is unknown`,
@@ -57,8 +60,11 @@ func TestParse_refuses(t *testing.T) {
 		"# comment\n":                           "0 : is empty: {} stands for a configuration of defaults",
 		"null":                                  "0 : is empty: {} stands for a configuration of defaults",
 		"mode: observe\n---\nmode: enforce":     "2 : has a second document",
-		"limits:":                               "1 limits: is empty: leave it out for the default",
-		"limits: ~":                             "1 limits: is empty: leave it out for the default",
+		"budgets: [{token_bucket: }]":           "1 budgets[0].token_bucket: is empty: write {} for the defaults",
+		"default_policy: {timeout: }":           "1 default_policy.timeout: is empty: leave it out for the default",
+		"methods:":                              "1 methods: is empty: leave it out for the default",
+		"limits:":                               "1 limits: is empty: write {} for the defaults",
+		"limits: ~":                             "1 limits: is empty: write {} for the defaults",
 		"limits: 3":                             "1 limits: is 3, not a mapping",
 		"limits: [{}]":                          "1 limits: is a list, not a mapping",
 		"methods: {}":                           "1 methods: is a mapping, not a list",
@@ -72,6 +78,8 @@ func TestParse_refuses(t *testing.T) {
 		"default_policy: {retryable_codes: []}": "1 default_policy.retryable_codes: is an empty list: leave it out for the default",
 		"default_policy: {retryable_codes: UNAVAILABLE}":  `1 default_policy.retryable_codes: is "UNAVAILABLE", not a list`,
 		"default_policy: {retryable_codes: [UNAVAIL]}":    `1 default_policy.retryable_codes[0]: "UNAVAIL" is not one of ` + codes,
+		"default_policy: {retryable_codes: [CANCELED]}":   `1 default_policy.retryable_codes[0]: "CANCELED" is unknown: did you mean CANCELLED?`,
+		"default_policy: {idempotency: nonidempotent}":    `1 default_policy.idempotency: "nonidempotent" is unknown: did you mean NON_IDEMPOTENT?`,
 		"default_policy: {retryable_codes: [OK]}":         `1 default_policy.retryable_codes[0]: "OK" is not one of ` + codes,
 		"default_policy: {retryable_codes: [1.5]}":        "1 default_policy.retryable_codes[0]: 1.5 is not one of " + codes,
 		"default_policy: {retryable_codes: [4294967296]}": "1 default_policy.retryable_codes[0]: 4294967296 is not one of " + codes,
@@ -82,12 +90,12 @@ func TestParse_refuses(t *testing.T) {
 		"strict_idempotency: \"true\"":                `1 strict_idempotency: "true" is not true or false`,
 		"attempt_header: true":                        "1 attempt_header: true is not a text: put it in quotes",
 		"limits: {max_keys: \"3\"}":                   `1 limits.max_keys: "3"` + whole,
-		"limits: {max_keys: -1}":                      "1 limits.max_keys: -1" + whole,
+		"limits: {max_keys: -1}":                      "1 limits.max_keys: -1 is negative",
 		"limits: {max_keys: 1.5}":                     "1 limits.max_keys: 1.5" + whole,
 		"limits: {max_keys: 0x10}":                    "1 limits.max_keys: 0x10" + whole,
 		"limits: {max_keys: 010}":                     "1 limits.max_keys: 010" + whole,
 		"limits: {max_keys: 1_000}":                   "1 limits.max_keys: 1_000" + whole,
-		"limits: {max_keys: 4294967296}":              "1 limits.max_keys: 4294967296" + whole,
+		"limits: {max_keys: 4294967296}":              "1 limits.max_keys: 4294967296 is too large",
 		"limits: {max_keys: !!int a}":                 "1 limits.max_keys: a" + whole,
 		"limits: {max_keys: !mine 3}":                 "1 limits.max_keys: 3" + whole,
 		"budgets: [{token_bucket: {ratio: .nan}}]":    "1 budgets[0].token_bucket.ratio: .nan is not a number",

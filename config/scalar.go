@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -13,6 +14,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/retrybudget/retrybudget/internal/spelling"
 )
 
 // scalar reads a value that is not a mapping into a field of m. protojson reads
@@ -33,7 +36,7 @@ func (r *reader) scalar(path string, n *yaml.Node, f protoreflect.FieldDescripto
 			return
 		}
 	}
-	r.fail(path, line, "%s is not %s", describe(n), wanted(n, f))
+	r.fail(path, line, "%s %s", describe(n), problem(n, f))
 }
 
 // number is a number as JSON has it, or with the sign or digit left out that YAML
@@ -93,31 +96,54 @@ func short(enum protoreflect.EnumDescriptor, v protoreflect.EnumValueDescriptor)
 	return strings.TrimPrefix(string(v.Name()), prefix)
 }
 
-// wanted says what a field asks for, and how to write what was probably meant.
-func wanted(n *yaml.Node, f protoreflect.FieldDescriptor) string {
+// problem says what is wrong with a value, by what the field asks for, and how to
+// write what was probably meant.
+func problem(n *yaml.Node, f protoreflect.FieldDescriptor) string {
 	switch {
 	case isDuration(f):
 		if d, err := time.ParseDuration(n.Value); err == nil {
-			return fmt.Sprintf("a duration in seconds: write %q", seconds(d))
+			return fmt.Sprintf("is not a duration in seconds: write %q", seconds(d))
 		}
-		return `a duration in seconds, such as "0.1s"`
+		return `is not a duration in seconds, such as "0.1s"`
 	case f.Kind() == protoreflect.EnumKind:
-		var names []string
-		for i := range f.Enum().Values().Len() {
-			if v := f.Enum().Values().Get(i); v.Number() != 0 {
-				names = append(names, short(f.Enum(), v))
-			}
-		}
-		return "one of " + strings.Join(names, ", ")
+		return unknownValue(n, f.Enum())
 	case f.Kind() == protoreflect.StringKind:
-		return "a text: put it in quotes"
+		return "is not a text: put it in quotes"
 	case f.Kind() == protoreflect.BoolKind:
-		return "true or false"
+		return "is not true or false"
 	case f.Kind() == protoreflect.DoubleKind:
-		return "a number"
+		return "is not a number"
 	default:
-		return "a whole number from 0 to 4294967295"
+		return notWhole(n)
 	}
+}
+
+// unknownValue is the problem of a value that an enum does not have.
+func unknownValue(n *yaml.Node, enum protoreflect.EnumDescriptor) string {
+	var names []string
+	for i := range enum.Values().Len() {
+		if v := enum.Values().Get(i); v.Number() != 0 {
+			names = append(names, short(enum, v))
+		}
+	}
+	if meant := spelling.Nearest(n.Value, names); meant != "" {
+		return fmt.Sprintf("is unknown: did you mean %s?", meant)
+	}
+	return "is not one of " + strings.Join(names, ", ")
+}
+
+// notWhole is the problem of a value that is no whole number, or one that no field can
+// hold. Which numbers a setting may have is for the library to say.
+func notWhole(n *yaml.Node) string {
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!int" && number.MatchString(n.Value) {
+		switch v, err := strconv.ParseFloat(n.Value, 64); {
+		case err == nil && v < 0:
+			return "is negative"
+		case err == nil && v > math.MaxUint32:
+			return "is too large"
+		}
+	}
+	return "is not a whole number"
 }
 
 // seconds returns d as protobuf's JSON mapping has it.

@@ -75,6 +75,10 @@ func (r *reader) parse(data []byte) *value {
 		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 			t.advance(int(syntax.Offset))
 		}
+		if isOwnYAML(data) {
+			r.failAt("", t.line, "is not JSON: %s", isOwn)
+			return nil
+		}
 		r.failAt("", t.line, "is not JSON: %v", err)
 		return nil
 	}

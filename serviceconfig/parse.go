@@ -74,6 +74,10 @@ func (r *reader) root(v *value) {
 		r.failAt("", v.line, "is %s, not an object", v.kind)
 		return
 	}
+	if key := ownKey(v); key != nil {
+		r.fail(key, "is unknown: %s", isOwn)
+		return
+	}
 	r.others(v, "methodConfig", "retryThrottling")
 	if t := v.get("retryThrottling"); t != nil {
 		r.throttling(t)

@@ -94,6 +94,7 @@ func TestParse_refusesValuesOfRetryPolicy(t *testing.T) {
 		`"ok"`: "is OK, and a call that succeeded is not retried", `17`: "17 is not in 1..16", `-1`: "-1 is not in 1..16",
 		`"UNAVAIL"`: `"UNAVAIL" is not the name of a gRPC code`, `"UNSPECIFIED"`: `"UNSPECIFIED" is not the name of a gRPC code`,
 		`"14"`: `"14" is not the name of a gRPC code`, `14.5`: "14.5 is not an integer", `null`: "is null, not the name or number of a code",
+		`"CANCELED"`: `"CANCELED" is not the name of a gRPC code: did you mean CANCELLED?`, `"deadline exceeded"`: `"deadline exceeded" is not the name of a gRPC code: did you mean DEADLINE_EXCEEDED?`,
 		`"CODE_ABORTED"`: `"CODE_ABORTED" is not the name of a gRPC code`,
 	} {
 		_, err := serviceconfig.Parse([]byte(withPolicy("retryableStatusCodes", `["ABORTED", `+value+`]`)))
@@ -178,6 +179,14 @@ func TestParse_refusesKeysThatWouldBeIgnored(t *testing.T) {
 
 		`{"methodConfig": [], "methodConfig": []}`:                             `methodConfig: is there twice`,
 		`{"methodConfig": [{"name": [{}], "timeout": "1s", "timeout": "2s"}]}`: `methodConfig[0].timeout: is there twice`,
+
+		// What the package config reads.
+		`{"default_policy": {}}`:                      `default_policy: is unknown: this is a retrybudget configuration: use config.Load or config.Parse`,
+		`{"x": 1, "defaultPolicy": {}, "methods": 1}`: `defaultPolicy: is unknown: this is a retrybudget configuration: use config.Load or config.Parse`,
+		"mode: observe":                               `: is not JSON: this is a retrybudget configuration: use config.Load or config.Parse`,
+		"# ours\nbudgets:\n- adaptive: {}\n":          `: is not JSON: this is a retrybudget configuration: use config.Load or config.Parse`,
+		"methodConfig:\n  mode: 1\n":                  `: is not JSON: invalid character 'm' looking for beginning of value`,
+
 		`[]`:          `: is an array, not an object`,
 		`"x"`:         `: is a string, not an object`,
 		`{`:           `: is not JSON: unexpected end of JSON input`,

@@ -3,6 +3,8 @@ package serviceconfig
 import (
 	"slices"
 	"strings"
+
+	"github.com/retrybudget/retrybudget/internal/spelling"
 )
 
 // settings are the names of retry settings. A key that nothing here reads must
@@ -23,16 +25,13 @@ var opaque = []string{
 	"waitForReady", "maxRequestMessageBytes", "maxResponseMessageBytes",
 }
 
-// mostLetters is more than any setting has, misspelt or not.
-const mostLetters = 40
-
 // only refuses members of an object other than the known ones.
 func (r *reader) only(v *value, known ...string) {
 	for _, f := range v.fields {
 		if slices.Contains(known, f.name) {
 			continue
 		}
-		if name := nearest(f.name, known); name != "" {
+		if name := spelling.Nearest(f.name, known); name != "" {
 			r.fail(f.value, "is unknown: did you mean %s?", name)
 		} else {
 			r.fail(f.value, "is unknown: known here are %s", strings.Join(known, ", "))
@@ -57,7 +56,7 @@ func (r *reader) others(v *value, known ...string) {
 // stray fails for a member that looks like a retry setting, and looks further
 // inside one that does not.
 func (r *reader) stray(f field, known []string) {
-	if name := nearest(f.name, known); name != "" {
+	if name := spelling.Nearest(f.name, known); name != "" {
 		r.fail(f.value, "is unknown: did you mean %s?", name)
 		return
 	}
@@ -94,62 +93,11 @@ func (r *reader) misplaced(v *value) {
 }
 
 func retryLike(name string) bool {
-	plain := letters(name)
+	plain := spelling.Letters(name)
 	for _, h := range hints {
 		if strings.Contains(plain, h) {
 			return true
 		}
 	}
-	return nearest(name, settings) != ""
-}
-
-// nearest returns the known name that name is a misspelling of: the same but for
-// case and signs, or with a letter or two added, left out or changed.
-func nearest(name string, known []string) string {
-	plain := letters(name)
-	if len(plain) > mostLetters {
-		return ""
-	}
-	for _, k := range known {
-		if distance(plain, letters(k)) <= min(2, len(k)/5) {
-			return k
-		}
-	}
-	return ""
-}
-
-// letters returns the letters of a name in lower case.
-func letters(name string) string {
-	return strings.Map(func(c rune) rune {
-		switch {
-		case c >= 'A' && c <= 'Z':
-			return c - 'A' + 'a'
-		case c >= 'a' && c <= 'z':
-			return c
-		default:
-			return -1
-		}
-	}, name)
-}
-
-// distance returns the number of letters to add, leave out or change to make a
-// into b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return spelling.Nearest(name, settings) != ""
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/retrybudget/retrybudget/internal/spelling"
 	retrybudgetv1 "github.com/retrybudget/retrybudget/proto/retrybudget/v1"
 )
 
@@ -81,8 +82,17 @@ func (r *reader) codes(v *value) []retrybudgetv1.Code {
 	return all
 }
 
+// codeNames returns the names of the codes that may be retried.
+func codeNames() (all []string) {
+	for n := int32(1); n <= 16; n++ {
+		all = append(all, strings.TrimPrefix(retrybudgetv1.Code_name[n], "CODE_"))
+	}
+	return all
+}
+
 func (r *reader) code(v *value) retrybudgetv1.Code {
 	name := strings.ToUpper(v.text)
+	meant := spelling.Nearest(name, codeNames())
 	switch code, known := retrybudgetv1.Code_value["CODE_"+name]; {
 	case v.kind == isString && name == "OK", v.kind == isNumber && v.text == "0":
 		r.fail(v, "is OK, and a call that succeeded is not retried")
@@ -90,6 +100,8 @@ func (r *reader) code(v *value) retrybudgetv1.Code {
 		return retrybudgetv1.Code(code)
 	case v.kind == isNumber:
 		return retrybudgetv1.Code(r.integer(v, 1, 16))
+	case v.kind == isString && meant != "":
+		r.fail(v, "%q is not the name of a gRPC code: did you mean %s?", v.text, meant)
 	case v.kind == isString:
 		r.fail(v, "%q is not the name of a gRPC code", v.text)
 	default:

@@ -28,6 +28,8 @@ kinds of findings:
                    a service config without retryThrottling (gRPC's own clients have
                    no budget then; this library uses its default)
   small-budget     more than a hundred calls must succeed before the first retry
+  stream-timeout   a timeout on methods with streams, which it ends as a whole; seen
+                   with -descriptors only
 
 A configuration without budgets has the library's default budget and is fine.
 `
@@ -46,7 +48,7 @@ examples:
 
 // kinds are the kinds of findings, as -h explains them.
 var kinds = []string{
-	"invalid", "unknown-method", "never-retries", "unsafe-codes", "pointless-codes", "product", "no-budget", "small-budget",
+	"invalid", "unknown-method", "never-retries", "unsafe-codes", "pointless-codes", "product", "no-budget", "small-budget", "stream-timeout",
 }
 
 // checker judges files.
@@ -63,6 +65,7 @@ type checkReport struct {
 	Findings []finding     `json:"findings"`
 	Errors   int           `json:"errors"`
 	Warnings int           `json:"warnings"`
+	Notes    []string      `json:"notes"` // what was not looked at
 }
 
 // checkedFile sums up a file.
@@ -96,7 +99,8 @@ func check(args []string, in io.Reader, out, _ io.Writer) (int, error) {
 	if c.protos, err = readDescriptors(*protos); err != nil {
 		return exitUsage, err
 	}
-	report := checkReport{Files: []checkedFile{}, Findings: []finding{}}
+	report := checkReport{Files: []checkedFile{}, Findings: []finding{}, Notes: []string{}}
+	named := false
 	for _, name := range files {
 		f, err := readInput(name, in)
 		if err != nil {
@@ -105,6 +109,10 @@ func check(args []string, in io.Reader, out, _ io.Writer) (int, error) {
 		if err := report.add(f, &c); err != nil {
 			return exitUsage, err
 		}
+		named = named || len(f.cfg.GetMethods()) > 0
+	}
+	if named && c.protos == nil {
+		report.Notes = append(report.Notes, uncheckedNames)
 	}
 	if *asJSON {
 		err = writeJSON(out, report)
@@ -116,6 +124,9 @@ func check(args []string, in io.Reader, out, _ io.Writer) (int, error) {
 	}
 	return exitFine, err
 }
+
+// uncheckedNames is said where a misspelt name would not be seen.
+const uncheckedNames = "without -descriptors, names of methods are not checked"
 
 func (c *checker) validate(files []string) error {
 	switch {
@@ -176,5 +187,8 @@ func (r *checkReport) print(out io.Writer) {
 		for _, b := range f.Budgets {
 			fmt.Fprintf(out, "  budget: %s; %s\n", b, b.Source)
 		}
+	}
+	for _, note := range r.Notes {
+		fmt.Fprintf(out, "note: %s\n", note)
 	}
 }

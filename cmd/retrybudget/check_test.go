@@ -158,6 +158,22 @@ func TestCheck_descriptors(t *testing.T) {
 		"idempotent codes":   {"methods:\n- names: [" + service + "ReserveStock]\n  policy: {idempotent_codes: [internal]}\n", []string{"3: warning: methods[0].policy.idempotent_codes are never used: nothing says that its methods are idempotent [never-retries]"}, 0},
 		"some of a service":  {"default_policy: {retryable_codes: [aborted]}\n", []string{"1: warning: default_policy.retryable_codes retries ABORTED of " + service + "ReserveStock, " + service + "ImportStock, " + service + "ReconcileStock, not marked idempotent: the call may have been applied [unsafe-codes]"}, 0},
 		"strict":             {"strict_idempotency: true\ndefault_policy: {retryable_codes: [aborted]}\n", nil, 0},
+		"timeout":            {"methods:\n- names: [" + service + "GetStock]\n  policy: {timeout: 2s}\n", nil, 0},
+		"timeout of a stream": {
+			"methods:\n- names: [" + service + "WatchStock]\n  policy:\n    max_attempts: 2\n    timeout: 2s\n",
+			[]string{"5: warning: methods[0].policy.timeout ends every stream of " + service + "WatchStock after 2s, also one that goes well [stream-timeout]"},
+			0,
+		},
+		"timeout of all": {
+			"default_policy: {timeout: 2s}\nmethods:\n- names: [" + service + "WatchStock]\n  policy: {}\n",
+			[]string{"1: warning: default_policy.timeout ends every stream of " + service + "ImportStock, " + service + "ReconcileStock after 2s, also one that goes well [stream-timeout]"},
+			0,
+		},
+		"timeout in service configs": {
+			`{"methodConfig": [{"name": [{"service": "retrybudget.quickstart.v1.InventoryService", "method": "WatchStock"}], "timeout": "1s"}]}`,
+			[]string{"1: warning: methodConfig[0].timeout ends every stream of " + service + "WatchStock after 1s, also one that goes well [stream-timeout]", "1: warning: methodConfig[0] has no retryPolicy: " + service + "WatchStock is never retried [never-retries]"},
+			0,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -166,6 +182,19 @@ func TestCheck_descriptors(t *testing.T) {
 			assert.Equal(t, tt.want, got)
 		})
 	}
+}
+
+// Where a misspelt name would not be seen, that is said.
+func TestCheck_unchecked(t *testing.T) {
+	t.Parallel()
+	const note = "note: without -descriptors, names of methods are not checked\n"
+	protos := quickstartProtos(t)
+	named := "methods: [{names: [" + service + "GetStock], policy: {}}]"
+	assert.True(t, strings.HasSuffix(runWith(named, "check", "-").out, note))
+	assert.NotContains(t, runWith(named, "check", "-descriptors", protos, "-").out, note)
+	assert.NotContains(t, runWith("{}", "check", "-").out, note, "it names none")
+	assert.Contains(t, runWith("{}", "explain", service+"GetStok", "-").out, note)
+	assert.NotContains(t, runWith("{}", "explain", "-descriptors", protos, service+"GetStock", "-").out, note)
 }
 
 // Policies of method options are judged where no policy of the file comes first.

@@ -30,6 +30,7 @@ type declared struct {
 	idempotency retrybudgetv1.Idempotency
 	source      string                // where idempotency is from; empty when it is not said
 	policy      *retrybudgetv1.Policy // of the option; nil when it has none, or says idempotency only
+	streams     bool                  // of requests, responses or both
 }
 
 // readDescriptors reads a FileDescriptorSet, "" for none.
@@ -51,7 +52,9 @@ func readDescriptors(file string) (*descriptors, error) {
 			service := "/" + strings.TrimPrefix(f.GetPackage()+"."+s.GetName(), ".") + "/"
 			d.services[service] = true
 			for _, m := range s.GetMethod() {
-				d.methods = append(d.methods, declaredBy(service+m.GetName(), m.GetOptions()))
+				of := declaredBy(service+m.GetName(), m.GetOptions())
+				of.streams = m.GetClientStreaming() || m.GetServerStreaming()
+				d.methods = append(d.methods, of)
 			}
 		}
 	}

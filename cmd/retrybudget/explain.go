@@ -212,6 +212,9 @@ func (e *explained) notes(s search, used stated, a answer, attempts int) {
 	default:
 		e.note("an attempt that its own timeout ends counts as DEADLINE_EXCEEDED, so it is not retried")
 	}
+	if s.protos == nil {
+		e.note(uncheckedNames)
+	}
 	e.note("options in the program's code (WithMethodPolicy, WithPolicy, WithBudget, WithClassifier, ...) outrank all of this; options of a call change single fields")
 }
 

@@ -105,8 +105,15 @@ func (j *judge) budgets() error {
 // policy judges a policy by what is known of the methods that it is for.
 func (j *judge) policy(s stated) error {
 	byLevel := map[retrybudgetv1.Idempotency][]string{}
+	var streams []string
 	for _, d := range j.methodsOf(s) {
 		byLevel[d.idempotency] = append(byLevel[d.idempotency], d.name)
+		if d.streams {
+			streams = append(streams, d.name)
+		}
+	}
+	if timeout := s.policy.GetTimeout().AsDuration(); timeout > 0 && len(streams) > 0 {
+		j.warn("stream-timeout", s, "timeout", "ends every stream of %s after %v, also one that goes well", stated{names: streams}.covers(), timeout)
 	}
 	if len(byLevel) == 0 { // without descriptors, or for no method that they have
 		byLevel[retrybudgetv1.Idempotency_IDEMPOTENCY_UNSPECIFIED] = nil

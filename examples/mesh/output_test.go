@@ -86,7 +86,14 @@ func TestMachine_saysWhenItWasInTheWay(t *testing.T) {
 	} {
 		m := quiet
 		test.change(&m)
-		assert.Equal(t, test.want, strings.Contains(machineText(m), "too much"), name)
+		assert.Equal(t, test.want, strings.Contains(machineText(m), "That is too much"), name)
+		assert.Equal(t, !test.want, strings.Contains(machineText(m), "That is fine"), name)
+		r := madeUp()
+		r.Machine = m
+		var out bytes.Buffer
+		writeTable(&out, r)
+		first, _, _ := strings.Cut(out.String(), "\n")
+		assert.Equal(t, test.want, strings.Contains(first, "do not trust"), "%s: above the table", name)
 	}
 }
 

@@ -68,6 +68,9 @@ func parameters(r result) []terminal.Word {
 
 // writeTable prints the result for a terminal.
 func writeTable(out io.Writer, r result) {
+	if w := r.Machine.Warning(); w != "" {
+		fmt.Fprintf(out, "%s\n\n", w)
+	}
 	rows := [][]string{columns}
 	for i, m := range r.Rows {
 		if i > 0 && m.Scenario.Name != r.Rows[i-1].Scenario.Name {
@@ -79,7 +82,7 @@ func writeTable(out io.Writer, r result) {
 	fmt.Fprintln(out)
 	terminal.WriteWords(out, words)
 	terminal.WriteWords(out, parameters(r))
-	terminal.WriteWrapped(out, "machine: "+machineText(r.Machine)+".")
+	terminal.WriteWrapped(out, "machine: "+machineText(r.Machine))
 }
 
 // machineText tells the use of the machine and what follows from it.
@@ -90,7 +93,7 @@ func machineText(m machine.Load) string {
 	}
 	text := fmt.Sprintf("%s; 99 %% of the calls were started at most %v late", used, m.Late.Round(100*time.Microsecond))
 	if m.Saturated() {
-		text += fmt.Sprintf(". More than %.0f %% or %v is too much: these numbers show the machine, not the strategies", 100*machine.TooBusy, m.MaxLate)
+		return text + fmt.Sprintf(". That is too much, above %.0f %% or %v: the machine was in the way, do not trust these numbers.", 100*machine.TooBusy, m.MaxLate)
 	}
-	return text
+	return text + ". That is fine: the machine was not in the way."
 }

@@ -188,6 +188,24 @@ func TestMiddleware_callOptions(t *testing.T) {
 	}
 }
 
+// An option of the old package that was left at a call still compiles. Without its
+// interceptor nothing reads it, so the call is retried.
+func TestMiddleware_oldCallOptionsAreIgnored(t *testing.T) {
+	t.Parallel()
+	before, after := middleware(t)
+	for name, old := range map[string]grpc.CallOption{"Disable": retry.Disable(), "WithMax": retry.WithMax(1)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := scenario{method: reserveStock, steps: []rpctest.Step{rpctest.Unavailable()}}
+			s.call = func(ctx context.Context, conn *grpc.ClientConn, method string) error {
+				return rpctest.CallMethod(ctx, conn, method, old)
+			}
+			assert.Equal(t, 1, s.play(t, before).attempts, "before")
+			assert.Equal(t, 4, s.play(t, after).attempts, "after")
+		})
+	}
+}
+
 // send answers a stream with messages and an end.
 func send(end error, messages ...string) func(grpc.ServerStream) error {
 	return func(s grpc.ServerStream) error {

@@ -9,8 +9,11 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
+	"github.com/retrybudget/retrybudget"
 	"github.com/retrybudget/retrybudget/examples/migration"
 	"github.com/retrybudget/retrybudget/internal/rpctest"
+	retrybudgetv1 "github.com/retrybudget/retrybudget/proto/retrybudget/v1"
+	"github.com/retrybudget/retrybudget/serviceconfig"
 )
 
 // must returns the options of a client, which are valid.
@@ -89,4 +92,56 @@ func TestNative_retryInfo(t *testing.T) {
 	s := scenario{steps: []rpctest.Step{rpctest.RetryInfo(codes.Unavailable, time.Second), rpctest.OK()}}
 	assert.LessOrEqual(t, s.play(t, migration.NativeBefore()).gaps[0], 120*time.Millisecond)
 	assert.GreaterOrEqual(t, s.play(t, must(t, migration.NativeAfter)).gaps[0], time.Second)
+}
+
+// An entry without a retryPolicy is one attempt to serviceconfig.Parse, as it is to
+// grpc-go. Delivered by the resolver it says nothing, and the method has the
+// library's default unless the program says otherwise.
+func TestNative_resolverWithoutRetryPolicy(t *testing.T) {
+	t.Parallel()
+	const text = `{"methodConfig": [{"name": [{"service": "retrybudget.quickstart.v1.InventoryService"}], "timeout": "2s"}]}`
+	delivered := grpc.WithDefaultServiceConfig(text)
+	cfg, err := serviceconfig.Parse([]byte(text))
+	require.NoError(t, err)
+	for name, tt := range map[string]struct {
+		options []grpc.DialOption
+		want    int
+	}{
+		"before":                {[]grpc.DialOption{delivered}, 1},
+		"read by Parse":         {with(t, retrybudget.WithConfig(cfg)), 1},
+		"from the resolver":     {append(with(t, retrybudget.WithResolverPolicies()), delivered), 3},
+		"marked non-idempotent": {append(with(t, retrybudget.WithResolverPolicies(), retrybudget.WithMethodPolicy(reserveStock, retrybudget.Policy{Idempotency: retrybudget.NonIdempotent})), delivered), 1},
+		"given one attempt":     {append(with(t, retrybudget.WithResolverPolicies(), retrybudget.WithMethodPolicy(reserveStock, retrybudget.Policy{MaxAttempts: 1})), delivered), 1},
+	} {
+		s := scenario{method: reserveStock, steps: []rpctest.Step{rpctest.Unavailable()}}
+		assert.Equal(t, tt.want, s.play(t, tt.options).attempts, name)
+	}
+}
+
+// Methods that no entry names are switched off by a default policy of the file.
+// WithPolicy switches off all that the file says.
+func TestNative_methodsNotNamed(t *testing.T) {
+	t.Parallel()
+	once := retrybudget.Policy{MaxAttempts: 1}
+	cfg, err := serviceconfig.Parse([]byte(migration.ServiceConfig))
+	require.NoError(t, err)
+	cfg.DefaultPolicy = &retrybudgetv1.Policy{MaxAttempts: new(uint32(1))}
+	s := scenario{steps: []rpctest.Step{rpctest.Unavailable()}}
+	other := scenario{method: rpctest.Method, steps: s.steps}
+
+	fallback := with(t, retrybudget.WithConfig(cfg))
+	assert.Equal(t, 4, s.play(t, fallback).attempts)
+	assert.Equal(t, 1, other.play(t, fallback).attempts)
+
+	assert.Equal(t, 1, s.play(t, with(t, retrybudget.WithConfig(cfg), retrybudget.WithPolicy(once))).attempts)
+	resolver := append(with(t, retrybudget.WithResolverPolicies(), retrybudget.WithPolicy(once)), grpc.WithDefaultServiceConfig(migration.ServiceConfig))
+	assert.Equal(t, 1, s.play(t, resolver).attempts)
+}
+
+// with returns the options of a client with a Retrier of its own.
+func with(t *testing.T, options ...retrybudget.Option) []grpc.DialOption {
+	t.Helper()
+	r, err := retrybudget.New(options...)
+	require.NoError(t, err)
+	return r.DialOptions()
 }

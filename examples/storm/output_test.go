@@ -206,6 +206,16 @@ func TestTable_alignsAndExplains(t *testing.T) {
 	out.Reset()
 	writeTable(&out, r)
 	assert.NotContains(t, out.String(), "grpc-go")
+
+	above := func() string {
+		out.Reset()
+		writeTable(&out, r)
+		above, _, _ := strings.Cut(out.String(), "\nstrategy ")
+		return above
+	}
+	assert.NotContains(t, above(), "do not trust")
+	r.Machine.Late = time.Second
+	assert.Contains(t, above(), "do not trust these numbers")
 }
 
 func TestTable_adaptsToTheScenario(t *testing.T) {

@@ -13,6 +13,9 @@ func writeTable(out io.Writer, r result) {
 	c := r.Config
 	fmt.Fprintf(out, "%s: %v healthy, %v of fault (%s), %v after it; %.4g calls/s on a server for %.4g/s, seed %d\n\n",
 		c.Scenario, c.Health, c.Fault, c.scenario().label(c), c.Tail, c.Rate, c.capacity(), c.Seed)
+	if w := r.Machine.Warning(); w != "" {
+		fmt.Fprintf(out, "%s\n\n", w)
+	}
 	rows := [][]string{c.heads()}
 	for _, m := range r.Rows {
 		rows = append(rows, c.cells(m))

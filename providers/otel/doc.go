@@ -4,10 +4,16 @@
 // is the program's choice.
 //
 //	m, err := retryotel.NewMetrics(meterProvider)
+//	if err != nil {
+//		log.Fatal(err)
+//	}
 //	r, err := retrybudget.New(
 //		retrybudget.WithObserver(m),
 //		retrybudget.WithObserver(retryotel.SpanEvents{}))
-//	m.Attach(r)
+//	if err != nil {
+//		log.Fatal(err)
+//	}
+//	m.Watch(r) // its budgets and replay buffers, looked at when metrics are collected
 //
 // It is named after the system, as go-grpc-middleware's providers are; where
 // go.opentelemetry.io/otel is imported too, give it another name, as above.

@@ -30,6 +30,29 @@ func section(t *testing.T) string {
 	return own
 }
 
+// The package's documentation and docs/metrics.md show lines of an example, which
+// is compiled and run.
+func TestDocuments_showTheExample(t *testing.T) {
+	t.Parallel()
+	_, after, ok := strings.Cut(section(t), "\n```go\n")
+	require.True(t, ok)
+	shown, _, _ := strings.Cut(after, "```")
+	doc, err := os.ReadFile("doc.go")
+	require.NoError(t, err)
+	assert.Contains(t, string(doc), indented("//\t", shown))
+	example, err := os.ReadFile("example_metrics_test.go")
+	require.NoError(t, err)
+	_, body, ok := strings.Cut(string(example), "\nfunc Example() {\n")
+	require.True(t, ok)
+	body, _, _ = strings.Cut(body, "\n}\n")
+	assert.Contains(t, body, indented("\t", shown))
+}
+
+// indented returns lines with a prefix before each.
+func indented(prefix, lines string) string {
+	return prefix + strings.ReplaceAll(strings.TrimSuffix(lines, "\n"), "\n", "\n"+prefix) + "\n"
+}
+
 // instrument is what the table says of one.
 type instrument struct {
 	Kind, Unit string

@@ -30,6 +30,14 @@ func (l Load) Saturated() bool {
 	return (l.Measured && l.Busy > TooBusy) || l.Late > l.MaxLate
 }
 
+// Warning is what stands above the numbers of a run, "" if they can be trusted.
+func (l Load) Warning() string {
+	if !l.Saturated() {
+		return ""
+	}
+	return "WARNING: the machine was in the way, do not trust these numbers; the last lines say why"
+}
+
 // Worse joins the loads of two parts of a run: the worse of each value.
 func (l Load) Worse(o Load) Load {
 	return Load{

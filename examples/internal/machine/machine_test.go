@@ -27,6 +27,7 @@ func TestLoad_saturated(t *testing.T) {
 		load := quiet
 		test.change(&load)
 		assert.Equal(t, test.want, load.Saturated(), name)
+		assert.Equal(t, test.want, load.Warning() != "", name)
 	}
 }
 
