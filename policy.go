@@ -52,11 +52,9 @@ type Policy struct {
 	// call's time, or this timeout too if the call has no deadline. 0 means
 	// none.
 	PerAttemptTimeout time.Duration
-	// Timeout is the deadline of a call whose context has none or a later one. On a
-	// stream it is that of the whole stream, so one that should live long needs a
-	// policy without it.
-	// It covers all attempts and waits; on a stream, the whole stream. 0 means
-	// none.
+	// Timeout is the deadline of a call whose context has none or a later one.
+	// It covers all attempts and waits; on a stream, the whole stream, so one
+	// that should live long needs a policy without it. 0 means none.
 	Timeout time.Duration
 }
 
