@@ -43,9 +43,9 @@ func TestWatchBreak_parentOfALink(t *testing.T) {
 	t.Parallel()
 	dir, d := t.TempDir(), &diary{}
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "releases", "v1"), 0o700))
-	require.NoError(t, os.MkdirAll(filepath.Join(dir, "releases", "shared"), 0o700))
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "releases", "common"), 0o700))
 	link(t, filepath.Join("releases", "v1"), filepath.Join(dir, "current"))
-	file := dir + "/current/../shared/c.yaml"
+	file := dir + "/current/../common/c.yaml"
 	write(t, file, attemptsOf("2"))
 	d.start(t, file)
 	d.requireLast(t, 2)
