@@ -14,8 +14,8 @@ import (
 	"github.com/retrybudget/retrybudget/internal/rpctest"
 )
 
-// stubborn retries whatever a closed connection may produce.
-func stubborn(wait time.Duration) retrybudget.Option {
+// tireless retries whatever a closed connection may produce.
+func tireless(wait time.Duration) retrybudget.Option {
 	return retrybudget.WithPolicy(retrybudget.Policy{
 		MaxAttempts: 100, Backoff: exact(wait, 1), RetryableCodes: []codes.Code{codes.Canceled, codes.Unavailable},
 	})
@@ -27,7 +27,7 @@ func TestClosed_duringTheWait(t *testing.T) {
 		s := rpctest.New()
 		s.Script(rpctest.Method, rpctest.Fail(codes.Unavailable, "shard 7 down"))
 		ledger, journal := &budgetLedger{grants: -1}, &callJournal{}
-		r := newRetrier(t, stubborn(time.Hour), ledger.option(), retrybudget.WithObserver(journal))
+		r := newRetrier(t, tireless(time.Hour), ledger.option(), retrybudget.WithObserver(journal))
 		sent := 0
 		cc := s.Dial(t, with(r, func(a attemptSeen) error {
 			sent++
@@ -57,7 +57,7 @@ func TestClosed_beforeTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := rpctest.New()
 		ledger, journal := &budgetLedger{grants: -1}, &callJournal{}
-		r := newRetrier(t, stubborn(time.Hour), ledger.option(), retrybudget.WithObserver(journal))
+		r := newRetrier(t, tireless(time.Hour), ledger.option(), retrybudget.WithObserver(journal))
 		var inner error
 		sent := 0
 		cc := s.Dial(t, with(r, func(a attemptSeen) error {
@@ -101,7 +101,7 @@ func TestClosed_duringAnAttempt(t *testing.T) {
 				s := rpctest.New()
 				s.Script(rpctest.Method, test.steps...)
 				ledger, journal := &budgetLedger{grants: -1}, &callJournal{}
-				r := newRetrier(t, stubborn(5*ms), ledger.option(), retrybudget.WithObserver(journal))
+				r := newRetrier(t, tireless(5*ms), ledger.option(), retrybudget.WithObserver(journal))
 				cc := s.Dial(t, r.DialOptions()...)
 				time.AfterFunc(20*ms, func() { _ = cc.Close() })
 				start := time.Now()
@@ -130,7 +130,7 @@ func TestClosed_whenTheAttemptFails(t *testing.T) {
 		s := rpctest.New()
 		s.Script(rpctest.Method, rpctest.Fail(codes.Unavailable, "shard 7 down"))
 		ledger := &budgetLedger{grants: -1}
-		r := newRetrier(t, stubborn(0), ledger.option())
+		r := newRetrier(t, tireless(0), ledger.option())
 		cc := s.Dial(t, with(r, func(a attemptSeen) error {
 			err := a.send(a.ctx)
 			_ = a.cc.Close()
@@ -152,7 +152,7 @@ func TestClosed_notByAConnectionThatBreaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := rpctest.New()
 		s.Script(rpctest.Method, rpctest.Unavailable(), rpctest.OK())
-		cc, way := s.Start(t).DialCuttable(t, newRetrier(t, stubborn(time.Minute)).DialOptions()...)
+		cc, way := s.Start(t).DialCuttable(t, newRetrier(t, tireless(time.Minute)).DialOptions()...)
 		for _, at := range []time.Duration{10 * time.Second, 20 * time.Second} {
 			time.AfterFunc(at, func() {
 				way.Cut()

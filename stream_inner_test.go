@@ -92,7 +92,8 @@ func TestStreamInner_panics(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					s := streamServer(t, failing(unavailable("x")))
+					// It fails after the message, or SendMsg might meet the failure.
+					s := streamServer(t, reading(1, failing(unavailable("x"))))
 					ledger := &budgetLedger{grants: -1}
 					r := newRetrier(t, ledger.option(), retrybudget.WithPolicy(retrybudget.Policy{
 						Backoff: retrybudget.ConstantBackoff(0), Timeout: time.Hour, PerAttemptTimeout: time.Hour,

@@ -243,16 +243,21 @@ func TestKeys_memory(t *testing.T) {
 	for i := range names {
 		names[i] = fmt.Sprintf("/pkg.Service/Method%d", i)
 	}
-	r := keysRetrier(t, keys, retrybudget.TokenBucketConfig{})
-	before := heap()
-	for _, name := range names {
-		callName(t.Context(), r, name, codes.OK)
+	// What earlier tests leave behind may be freed meanwhile, which makes a
+	// measurement too small; the largest of three is nearest the truth.
+	var each int64
+	for range 3 {
+		r := keysRetrier(t, keys, retrybudget.TokenBucketConfig{})
+		before := heap()
+		for _, name := range names {
+			callName(t.Context(), r, name, codes.OK)
+		}
+		each = max(each, (heap()-before)/keys)
+		runtime.KeepAlive(r)
 	}
-	each := (heap() - before) / keys
 	t.Logf("%d bytes for each key", each)
 	assert.LessOrEqual(t, each, int64(most))
 	assert.Greater(t, each, int64(64), "the measurement sees the keys")
-	runtime.KeepAlive(r)
 	runtime.KeepAlive(names)
 }
 

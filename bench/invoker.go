@@ -48,7 +48,7 @@ var (
 )
 
 // invokerSubject calls an interceptor, or the invoker itself if there is none,
-// as a generated stub would: with two call options, on a real connection that
+// as generated code would: with two call options, on a real connection that
 // is never used. The first fails attempts of every call are UNAVAILABLE.
 func invokerSubject(build func() (grpc.UnaryClientInterceptor, error), fails int) func() (subject, error) {
 	return func() (subject, error) {
