@@ -102,10 +102,10 @@ func (t *retries) methodTimeout(code codes.Code) bool {
 // that attempts multiply. Retrier.DialOptions would have switched that off. With
 // resolver policies the service config is expected to have one.
 func (t *retries) warnOfNativeRetry() {
-	if !t.native || t.set.cfg.resolver || t.set.cfg.observer == nil || t.cc == nil || t.key.warned.Load() {
+	if !t.native || t.set.cfg.resolver || t.set.cfg.observer == nil || t.cc == nil || t.key.had(keyWarned) {
 		return
 	}
-	if t.cc.GetMethodConfig(t.method).RetryPolicy == nil || !t.key.warned.CompareAndSwap(false, true) {
+	if t.cc.GetMethodConfig(t.method).RetryPolicy == nil || t.key.events.Or(keyWarned)&keyWarned != 0 {
 		return
 	}
 	t.set.cfg.observer.Warned(WarningEvent{

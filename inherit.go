@@ -85,17 +85,11 @@ func partsOf(b Budget) []Budget {
 	return []Budget{b}
 }
 
-func (b *TokenBucket) empty() { b.level.Store(0) }
+func (b *TokenBucket) empty() { b.take(0, b.capacity) }
 
 func (b *TokenBucket) inherit(before Budget) {
 	old := before.(*TokenBucket) //nolint:errcheck,forcetypeassert // heirsOf goes by kind
-	tokens := scaled(old.level.Swap(0), old.capacity, b.capacity)
-	for {
-		level := b.level.Load()
-		if b.level.CompareAndSwap(level, min(level+tokens, b.capacity)) {
-			return
-		}
-	}
+	b.spent.Add(-scaled(old.take(0, old.capacity), old.capacity, b.capacity))
 }
 
 func (t *Throttle) empty() { t.count.Store(0) }

@@ -16,15 +16,23 @@ type key struct {
 	declared atomic.Pointer[declaration]
 	// resolved caches the policy that the resolver gave the method last.
 	resolved atomic.Pointer[resolvedPolicy]
-	warned   atomic.Bool // a native retry policy was reported
-	dropped  atomic.Bool // the table made room; the name has another key now
 	// pending is what is still to be taken over from the key before, nil for
 	// nothing.
 	pending atomic.Pointer[succession]
+	events  atomic.Uint32 // what has happened, see below
 	// common is true for the one key of all names without room: nothing that
 	// belongs to a single method is kept in it.
 	common bool
 }
+
+// What can have happened to a key, as bits.
+const (
+	keyWarned  = 1 << iota // a native retry policy was reported
+	keyDropped             // the table made room; the name has another key now
+)
+
+// had reports whether something has happened.
+func (k *key) had(event uint32) bool { return k.events.Load()&event != 0 }
 
 // policy returns the settings of method under cfg.
 func (k *key) policy(cfg *config, method string) *settings {
@@ -64,7 +72,7 @@ func newKeys(factory BudgetFactory, limit int) (*table[*key], error) {
 		return nil, fmt.Errorf("retrybudget: WithBudget: %s", strings.TrimPrefix(err.Error(), "retrybudget: "))
 	}
 	keys := newTable(limit, keyHoldsNoLess)
-	keys.dropped = func(k *key) { k.dropped.Store(true) }
+	keys.dropped = func(k *key) { k.events.Or(keyDropped) }
 	keys.overflow(&key{budget: common, common: true})
 	keys.common.Load().used.Store(0) // nobody uses it yet
 	return keys, nil

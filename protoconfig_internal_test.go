@@ -26,7 +26,7 @@ func TestSampleConfig_defaultsAreTheRealOnes(t *testing.T) {
 	require.NoError(t, err)
 	adaptive, ok := cfg.keys.common.Load().value.budget.(*AdaptiveBudget)
 	require.True(t, ok)
-	require.Equal(t, bucket.ratio*(micro/milli), int64(adaptive.ratio), "one word for both")
+	require.Equal(t, int64(bucket.ratio)*(micro/milli), int64(adaptive.ratio), "one word for both")
 
 	assert.Equal(t, map[string]string{
 		"max_attempts": fmt.Sprint(policy.maxAttempts), "initial": backoff.Initial.String(),

@@ -93,7 +93,7 @@ func (t *retries) next(end attemptEnd) (bool, error) {
 // and reports whether that is another than before.
 func (t *retries) renewKey() bool {
 	before, cfg := t.key, t.r.config.Load()
-	if before.dropped.Load() || cfg.keys != t.set.cfg.keys {
+	if before.had(keyDropped) || cfg.keys != t.set.cfg.keys {
 		t.key = t.r.keyOf(cfg, t.target(), t.method)
 	}
 	t.key.takeOver()

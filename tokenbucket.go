@@ -39,15 +39,29 @@ type TokenBucketConfig struct {
 // retry succeeds, is answered, or is abandoned during its wait.
 //
 // Make one with [NewTokenBucket]; the zero value grants nothing. It is safe for
-// concurrent use: a success is one atomic operation, or one load when the
-// bucket is full.
+// concurrent use and takes no lock: a success is one atomic addition, or one
+// load when the bucket is full.
 type TokenBucket struct {
-	// level is alone on its cache line: every call of a method writes it, and
-	// neighbours in memory must not pay for that.
-	level    atomic.Int64
+	successes *counter
+	// spent is what left the bucket so far, and what did not fit into it, less
+	// what was there at the start: the level is successes × ratio − spent, in
+	// thousandths, at most the capacity. Only the difference counts.
+	spent    atomic.Int64
 	capacity int64
-	ratio    int64
-	_        [40]byte
+	ratio    int32
+	// room is false while the bucket is full, so that a success need not be
+	// counted. It may be true although the bucket is full, which costs an
+	// addition, but not the other way round: what a success deposits would be
+	// lost.
+	room atomic.Bool
+}
+
+// counter is alone on its cache line: every call of a method adds to it, and
+// neither neighbours in memory nor the rest of the bucket, which every call
+// reads, must pay for that.
+type counter struct {
+	atomic.Int64
+	_ [56]byte
 }
 
 var (
@@ -76,8 +90,9 @@ func NewTokenBucket(cfg TokenBucketConfig) (*TokenBucket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("retrybudget: TokenBucketConfig.Ratio %w", err)
 	}
-	b := &TokenBucket{capacity: int64(capacity) * milli, ratio: thousandths}
-	b.level.Store(int64(cfg.Initial) * milli)
+	b := &TokenBucket{successes: new(counter), capacity: int64(capacity) * milli, ratio: int32(thousandths)}
+	b.spent.Store(-int64(cfg.Initial) * milli)
+	b.room.Store(cfg.Initial < capacity)
 	return b, nil
 }
 
@@ -106,14 +121,18 @@ func inThousandths(v, most float64) (int64, error) {
 
 // RecordSuccess deposits the ratio, up to the capacity.
 func (b *TokenBucket) RecordSuccess() {
-	for {
-		level := b.level.Load()
-		if level >= b.capacity {
-			return
-		}
-		if b.level.CompareAndSwap(level, min(level+b.ratio, b.capacity)) {
-			return
-		}
+	if !b.room.Load() {
+		return
+	}
+	n := b.successes.Add(1)
+	if n*int64(b.ratio)-b.spent.Load() < b.capacity {
+		return
+	}
+	b.room.Store(false)
+	// A retry that takes tokens from here on makes room itself. One that came
+	// before may not have seen that there was none.
+	if b.held(b.spent.Load()) < b.capacity {
+		b.room.Store(true)
 	}
 }
 
@@ -126,34 +145,53 @@ func (b *TokenBucket) TryTake(c Cause) bool {
 	if price == 0 {
 		return false
 	}
+	return b.take(price, price) > 0
+}
+
+// take takes up to most out of the bucket, but nothing if that is below least, and
+// returns how much.
+func (b *TokenBucket) take(least, most int64) int64 {
 	for {
-		level := b.level.Load()
-		if level < price {
-			return false
+		spent := b.spent.Load()
+		held := b.held(spent)
+		level := min(held, b.capacity)
+		taken := min(level, most)
+		if taken < least {
+			return 0
 		}
-		if b.level.CompareAndSwap(level, level-price) {
-			return true
+		if !b.spent.CompareAndSwap(spent, spent+held-level+taken) {
+			continue
 		}
+		if !b.room.Load() {
+			b.room.Store(true)
+		}
+		return taken
 	}
+}
+
+// held returns the level when spent is b.spent, and above the capacity what did not
+// fit. The caller must have loaded spent first: then a success that comes between
+// the two makes the result at most too high for the past and right for now, and a
+// compare-and-swap of spent finds out about everything else.
+func (b *TokenBucket) held(spent int64) int64 {
+	return b.successes.Load()*int64(b.ratio) - spent
 }
 
 // Settle gives the price back when the retry was refused elsewhere, and only
 // then.
 func (b *TokenBucket) Settle(c Cause, o Outcome) {
-	if o != Refused {
-		return
-	}
-	for {
-		level := b.level.Load()
-		if b.level.CompareAndSwap(level, min(level+b.price(c.Exhausted), b.capacity)) {
-			return
-		}
+	if o == Refused {
+		b.spent.Add(-b.price(c.Exhausted))
 	}
 }
 
 // Level returns the tokens in the bucket and its capacity.
 func (b *TokenBucket) Level() (tokens, capacity float64) {
-	return float64(b.level.Load()) / milli, float64(b.capacity) / milli
+	if b.capacity == 0 {
+		return 0, 0
+	}
+	held := b.held(b.spent.Load())
+	return float64(min(held, b.capacity)) / milli, float64(b.capacity) / milli
 }
 
 func (b *TokenBucket) price(exhausted bool) int64 {

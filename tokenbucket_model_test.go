@@ -166,3 +166,22 @@ func TestTokenBucket_boundUnderLoad(t *testing.T) {
 		assert.Positive(t, granted.Load())
 	}
 }
+
+// A bucket that fills up and is drawn on at the same moment goes on to count
+// successes.
+func TestTokenBucket_fullIsNotForever(t *testing.T) {
+	t.Parallel()
+	b := newTokenBucket(t, retrybudget.TokenBucketConfig{Capacity: 1, Ratio: 0.5})
+	for round := range 20_000 {
+		parallel(4, func(i int) {
+			if i%2 == 0 {
+				succeed(b, 3)
+			} else {
+				takeAll(b, 2)
+			}
+		})
+		before := tokensIn(b)
+		succeed(b, 1)
+		require.Equal(t, min(before+500, 1000), tokensIn(b), "round %d", round)
+	}
+}

@@ -112,7 +112,7 @@ func (m *move) meet(k *key, target, name string) {
 func (m *move) follow(k, old *key) {
 	k.latency.copyFrom(&old.latency)
 	k.declared.Store(old.declared.Load())
-	k.warned.Store(old.warned.Load())
+	k.events.Store(old.events.Load() & keyWarned)
 	k.pending.Store(&succession{old, m})
 	m.mu.Lock()
 	defer m.mu.Unlock()
