@@ -29,7 +29,7 @@ type question struct {
 // decide answers it: the reason to end the call, or NoReason and the wait before the
 // next attempt. The first reason that holds wins. A wait that cannot lead to an
 // attempt is never begun and costs no token.
-func decide(q question) (time.Duration, Reason) {
+func decide(q *question) (time.Duration, Reason) {
 	switch {
 	case q.disabled:
 		return 0, ReasonDisabled

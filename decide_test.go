@@ -58,7 +58,7 @@ func TestDecide_eachReason(t *testing.T) {
 			t.Parallel()
 			q := allowed()
 			o.set(&q)
-			wait, reason := decide(q)
+			wait, reason := decide(&q)
 			assert.Equal(t, o.reason, reason)
 			assert.Zero(t, wait, "a refusal has no wait")
 		})
@@ -76,7 +76,7 @@ func TestDecide_earlierWins(t *testing.T) {
 				q := allowed()
 				later.set(&q)
 				earlier.set(&q)
-				_, reason := decide(q)
+				_, reason := decide(&q)
 				assert.Equal(t, earlier.reason, reason)
 			})
 		}
@@ -96,7 +96,7 @@ func TestDecide_asksWaitAndBudgetOnlyWhenItComesToIt(t *testing.T) {
 			wait, take := q.wait, q.take
 			q.wait = func() time.Duration { asked = append(asked, "wait"); return wait() }
 			q.take = func() bool { asked = append(asked, "take"); return take() }
-			decide(q)
+			decide(&q)
 			switch o.name {
 			case "nothing", "budget":
 				assert.Equal(t, []string{"wait", "take"}, asked)
@@ -132,7 +132,7 @@ func TestDecide_retries(t *testing.T) {
 			t.Parallel()
 			q := allowed()
 			tt.set(&q)
-			wait, reason := decide(q)
+			wait, reason := decide(&q)
 			assert.Equal(t, NoReason, reason)
 			assert.Equal(t, tt.wait, wait)
 		})

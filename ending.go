@@ -15,10 +15,11 @@ func (t *retries) report(f *failure, reason Reason, err error) {
 		return
 	}
 	if f.retryable && reason != ReasonDisabled {
-		o.RetryRefused(RefusalEvent{Call: t.info(), Cause: f.record, Reason: reason})
+		o.RetryRefused(RefusalEvent{Call: t.info(), Cause: *t.history.last(0), Reason: reason})
 	}
 	all := t.history.all()
-	t.ended(reason, err, f.record, all[:len(all)-1:len(all)-1])
+	n := len(all) - 1
+	t.ended(reason, err, all[n], all[:n:n])
 }
 
 func (t *retries) ended(reason Reason, err error, last AttemptRecord, earlier []AttemptRecord) {
@@ -30,7 +31,7 @@ func (t *retries) ended(reason Reason, err error, last AttemptRecord, earlier []
 
 // finalError returns what the caller gets for f and reason.
 func (t *retries) finalError(f *failure, reason Reason) error {
-	last := f.record.Err
+	last := f.err
 	switch reason {
 	case ReasonDisabled, ReasonNotRetryable, ReasonCommitted:
 		return last
@@ -56,11 +57,11 @@ func (t *retries) finalError(f *failure, reason Reason) error {
 func (t *retries) timeUpError(f *failure, reason Reason) error {
 	switch {
 	case f.waiting:
-		return newContextError(t.ctx, reason, t.attempt, t.history.all(), f.record.Err)
+		return newContextError(t.ctx, reason, t.attempt, t.history.all(), f.err)
 	case f.caller == NoReason:
-		return newError(reason, t.attempt, t.history.all(), f.record.Err, "")
+		return newError(reason, t.attempt, t.history.all(), f.err, "")
 	case t.attempt == 1 || f.answered:
-		return f.record.Err
+		return f.err
 	}
 	return newContextError(t.ctx, reason, t.attempt, t.history.all(), t.lastOfServer(f))
 }
@@ -69,8 +70,8 @@ func (t *retries) timeUpError(f *failure, reason Reason) error {
 // short only says that its context ended or its connection closed; the attempt
 // before it says why it was made.
 func (t *retries) lastOfServer(f *failure) error {
-	if t.attempt > 1 && isTimeUp(f.record.Code) {
-		return t.history.last(1)
+	if t.attempt > 1 && isTimeUp(f.cause.Code) {
+		return t.history.last(1).Err
 	}
-	return f.record.Err
+	return f.err
 }

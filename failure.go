@@ -10,7 +10,7 @@ import (
 
 // failure is a failed attempt, understood.
 type failure struct {
-	record   AttemptRecord
+	err      error // without a mark of ours
 	guidance guidance
 	cause    Cause
 
@@ -48,11 +48,14 @@ func (t *retries) examine(end attemptEnd, f *failure) {
 		f.guidance = readGuidance(end.trailer, st)
 	}
 	exhausted, veto := f.guidance.exhausted, f.guidance.veto
-	f.record = AttemptRecord{Attempt: attempt, Code: code, Err: err, Wait: t.wait, Exhausted: exhausted}
+	f.err = err
+	record := t.history.add()
+	record.Attempt, record.Code, record.Err, record.Wait, record.Exhausted = attempt, code, err, t.wait, exhausted
 	if t.timed {
-		f.record.Duration = time.Duration(t.r.now() - t.started)
+		record.Duration = time.Duration(t.r.now() - t.started)
 	}
-	f.cause = Cause{Code: code, Attempt: attempt, AttemptTimeout: timeout, Exhausted: exhausted, Veto: veto}
+	c := &f.cause
+	c.Code, c.Attempt, c.AttemptTimeout, c.Exhausted, c.Veto = code, attempt, timeout, exhausted, veto
 	byCaller := f.caller != NoReason && isTimeUp(st.Code())
 	f.closing = isClosing(st)
 	f.methodTimeout = !timeout && !byCaller && t.methodTimeout(st.Code())

@@ -12,18 +12,19 @@ type history struct {
 	kept  []AttemptRecord // all of them instead, once they are more
 }
 
-// add remembers an attempt: the first and the last of them.
-func (h *history) add(a *AttemptRecord) {
+// add returns the place of a further attempt, valid until the next. The first and
+// the last attempts are kept.
+func (h *history) add() *AttemptRecord {
 	switch {
 	case h.count < len(h.first) && h.kept == nil:
-		h.first[h.count] = *a
 		h.count++
-		return
+		return &h.first[h.count-1]
 	case len(h.kept) == 2*keptRecords:
 		copy(h.kept[keptRecords:], h.kept[keptRecords+1:])
 		h.kept = h.kept[:2*keptRecords-1]
 	}
-	h.kept = append(h.all(), *a)
+	h.kept = append(h.all(), AttemptRecord{})
+	return &h.kept[len(h.kept)-1]
 }
 
 // all returns what is kept. The caller may hold on to it if nothing is added
@@ -36,10 +37,10 @@ func (h *history) all() []AttemptRecord {
 	return h.kept
 }
 
-// last returns the error of the last attempt but n.
-func (h *history) last(n int) error {
+// last returns the last attempt but n.
+func (h *history) last(n int) *AttemptRecord {
 	if h.kept != nil {
-		return h.kept[len(h.kept)-1-n].Err
+		return &h.kept[len(h.kept)-1-n]
 	}
-	return h.first[h.count-1-n].Err
+	return &h.first[h.count-1-n]
 }

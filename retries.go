@@ -46,7 +46,6 @@ func (t *retries) next(end attemptEnd) (bool, error) {
 	}
 	var f failure
 	t.examine(end, &f)
-	t.history.add(&f.record)
 	t.settle(f.outcome)
 	t.renewKey()
 	if f.counts && !t.disabled() {
@@ -69,7 +68,7 @@ func (t *retries) next(end attemptEnd) (bool, error) {
 	if deadline, has := t.ctx.Deadline(); has {
 		q.hasDeadline, q.left, q.need = true, time.Until(deadline), t.timeNeeded()
 	}
-	wait, reason := decide(q)
+	wait, reason := decide(&q)
 	if reason == NoReason {
 		if reason = t.sleep(wait); reason == NoReason {
 			t.startNext(&f, wait)
@@ -81,7 +80,7 @@ func (t *retries) next(end attemptEnd) (bool, error) {
 	if reason == ReasonBudget || f.guidance.exhausted || f.guidance.veto {
 		noteExhausted(t.ctx)
 	}
-	err := f.record.Err
+	err := f.err
 	if !end.committed {
 		err = t.finalError(&f, reason)
 	}
@@ -114,7 +113,7 @@ func (t *retries) take(f *failure) bool {
 		return false
 	}
 	if o := t.set.cfg.observer; o != nil {
-		o.RetryRefused(RefusalEvent{Call: t.info(), Cause: f.record, Reason: ReasonBudget, Observed: true})
+		o.RetryRefused(RefusalEvent{Call: t.info(), Cause: *t.history.last(0), Reason: ReasonBudget, Observed: true})
 	}
 	return true
 }
@@ -134,7 +133,7 @@ func (t *retries) startNext(f *failure, wait time.Duration) {
 	t.wait = wait
 	t.waited += wait
 	if o := t.set.cfg.observer; o != nil {
-		o.RetrySent(RetryEvent{Call: t.info(), Cause: f.record, Wait: wait, FromGuidance: t.guided})
+		o.RetrySent(RetryEvent{Call: t.info(), Cause: *t.history.last(0), Wait: wait, FromGuidance: t.guided})
 	}
 }
 

@@ -127,7 +127,7 @@ func (s *clientStream) failed(a *streamAttempt, err error) error {
 	if final != nil {
 		return final
 	}
-	s.replaceBy(next, s.t.history.last(0))
+	s.replaceBy(next, s.t.history.last(0).Err)
 	return nil
 }
 

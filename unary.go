@@ -37,26 +37,26 @@ func (r *Retrier) unary(native bool) grpc.UnaryClientInterceptor {
 			}
 			first.trailer = a.trailer
 		}
-		c := call{r: r, key: key, set: set, cc: cc, method: method, ctx: ctx, native: native}
-		if plain {
-			c.attempt, c.started, c.timed = 1, started, timed
-			if first.err == nil {
-				c.succeededAtOnce()
-				return nil
-			}
+		u := unaryCall{
+			retries: retries{call: call{r: r, key: key, set: set, cc: cc, method: method, ctx: ctx, native: native}},
+			req:     req, reply: reply, invoker: invoker, opts: opts, plain: plain,
 		}
-		u := unaryCall{call: c, req: req, reply: reply, invoker: invoker, opts: opts, plain: plain}
-		if plain {
-			return u.retry(first)
+		if !plain {
+			return u.run()
 		}
-		return u.run()
+		u.attempt, u.started, u.timed = 1, started, timed
+		if first.err == nil {
+			u.succeededAtOnce()
+			return nil
+		}
+		return u.retry(first)
 	}
 }
 
 // unaryCall is a unary call: what every call has, and what its attempts are made
 // with.
 type unaryCall struct {
-	call
+	retries
 	req, reply any
 	invoker    grpc.UnaryInvoker
 	opts       []grpc.CallOption
@@ -83,7 +83,7 @@ func (u *unaryCall) run() error {
 }
 
 func (u *unaryCall) attempts() error {
-	end := u.send(&u.call)
+	end := u.send()
 	if end.err != nil {
 		return u.retry(end)
 	}
@@ -93,39 +93,38 @@ func (u *unaryCall) attempts() error {
 
 // retry sends further attempts after the first one, which failed.
 func (u *unaryCall) retry(end attemptEnd) error {
-	t := retries{call: u.call}
 	// The budget must hear of the end of a retry even when an interceptor
 	// further in panics. Otherwise it has heard by then.
-	defer t.settle(Failed)
+	defer u.settle(Failed)
 	for {
-		again, err := t.next(end)
+		again, err := u.next(end)
 		if !again {
 			return err
 		}
 		resetReply(u.reply)
 		resetTargets(u.opts)
-		end = u.send(&t.call)
+		end = u.send()
 		if end.err == nil {
-			t.answered()
-			t.succeeded()
+			u.answered()
+			u.succeeded()
 			return nil
 		}
 	}
 }
 
-// send makes the attempt that is under way in c and returns how it ended.
-func (u *unaryCall) send(c *call) attemptEnd {
+// send makes the attempt that is under way and returns how it ended.
+func (u *unaryCall) send() attemptEnd {
 	a := new(markedAttempt)
-	pass := a.options(c.r, u.opts, u.plain)
-	c.startClock(a.sampled())
-	ctx := c.attemptContext(&a.ctx)
-	timeout := c.attemptTimeout()
+	pass := a.options(u.r, u.opts, u.plain)
+	u.startClock(a.sampled())
+	ctx := u.attemptContext(&a.ctx)
+	timeout := u.attemptTimeout()
 	if timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
-	err := u.invoker(ctx, c.method, u.req, u.reply, c.cc, pass...)
+	err := u.invoker(ctx, u.method, u.req, u.reply, u.cc, pass...)
 	if timeout > 0 && !hasEnded(ctx) {
 		timeout = 0
 	}

@@ -36,7 +36,7 @@ func (t *retries) backoff(f *failure) time.Duration {
 	default:
 		return b.Wait(BackoffInput{
 			Retry: t.step, Previous: t.previous,
-			Code: f.record.Code, Err: f.record.Err, Call: t.info(),
+			Code: f.cause.Code, Err: f.err, Call: t.info(),
 		})
 	}
 }
