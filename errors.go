@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -222,9 +223,14 @@ func unmark(err error) (bool, error) {
 	if f, ok := err.(*finalError); ok { //nolint:errorlint // only the outermost can be taken off
 		return true, f.err
 	}
+	if reflect.TypeOf(err) == statusErrorType { // the usual one wraps nothing
+		return false, err
+	}
 	_, ok := errors.AsType[*finalError](err)
 	return ok, err
 }
+
+var statusErrorType = reflect.TypeOf(status.Error(codes.Unknown, ""))
 
 // panicError is the error of a call in whose replay an interceptor or a codec
 // panicked.

@@ -71,7 +71,9 @@ func (t *retries) examine(end attemptEnd, f *failure) {
 	default:
 		f.outcome = Answered
 	}
-	t.warnOfNativeRetry()
+	if t.native && t.set.cfg.observer != nil {
+		t.warnOfNativeRetry()
+	}
 }
 
 // isTimeUp reports whether the code is what an ended context produces.
@@ -105,7 +107,7 @@ func (t *retries) methodTimeout(code codes.Code) bool {
 // that attempts multiply. Retrier.DialOptions would have switched that off. With
 // resolver policies the service config is expected to have one.
 func (t *retries) warnOfNativeRetry() {
-	if !t.native || t.set.cfg.resolver || t.set.cfg.observer == nil || t.cc == nil || t.key.had(keyWarned) {
+	if t.set.cfg.resolver || t.cc == nil || t.key.had(keyWarned) {
 		return
 	}
 	if t.cc.GetMethodConfig(t.method).RetryPolicy == nil || t.key.events.Or(keyWarned)&keyWarned != 0 {

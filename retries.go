@@ -48,7 +48,8 @@ func (t *retries) next(end attemptEnd) (bool, error) {
 	t.examine(end, &f)
 	t.settle(f.outcome)
 	t.renewKey()
-	if f.counts && !t.disabled() {
+	disabled := t.disabled()
+	if f.counts && !disabled {
 		t.key.budget.RecordFailure(f.cause)
 	}
 	// A caller that has seen enough of a stream cancels it; that is no failure.
@@ -57,7 +58,7 @@ func (t *retries) next(end attemptEnd) (bool, error) {
 		t.key.budget.RecordSuccess()
 	}
 	q := question{
-		disabled: t.disabled(), caller: f.caller, closing: f.closing,
+		disabled: disabled, caller: f.caller, closing: f.closing,
 		methodTimeout: f.methodTimeout, retryable: f.retryable,
 		committed: end.committed, connClosed: t.connClosed(),
 		veto: f.guidance.veto, serverDelay: f.guidance.serverDelay(), maxServerDelay: t.set.cfg.maxServerDelay,
