@@ -33,10 +33,10 @@ type guidance struct {
 }
 
 // toldWhen reports whether the server said when to come back.
-func (g guidance) toldWhen() bool { return g.pushback || g.retryInfo > 0 }
+func (g *guidance) toldWhen() bool { return g.pushback || g.retryInfo > 0 }
 
 // serverDelay is the wait that the server asks for. Pushback wins.
-func (g guidance) serverDelay() time.Duration {
+func (g *guidance) serverDelay() time.Duration {
 	if g.pushback {
 		return g.delay
 	}
