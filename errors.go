@@ -106,8 +106,8 @@ type AttemptRecord struct {
 	Err error
 	// Wait is how long the call waited before it, 0 for the first.
 	Wait time.Duration
-	// Duration is how long it took. It is 0 when not measured: without an
-	// [Observer] the clock is read for a sample of the attempts only.
+	// Duration is how long it took. It is measured for an [Observer], and 0
+	// without one.
 	Duration time.Duration
 	// Exhausted is true when its answer carried the hint that the server's own
 	// retries were refused further down.

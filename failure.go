@@ -51,7 +51,7 @@ func (t *retries) examine(end attemptEnd, f *failure) {
 	f.err = err
 	record := t.history.add()
 	record.Attempt, record.Code, record.Err, record.Wait, record.Exhausted = attempt, code, err, t.wait, exhausted
-	if t.timed {
+	if t.set.observed {
 		record.Duration = time.Duration(t.r.now() - t.started)
 	}
 	c := &f.cause
