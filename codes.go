@@ -83,38 +83,32 @@ func newCodeSet(field string, list []codes.Code) (codeSet, error) {
 	return s, nil
 }
 
-// failureClass is what classification needs to know of a failed attempt.
-type failureClass struct {
-	code           codes.Code
-	attemptTimeout bool
-	// toldWhen is true when the server said when to come back: RetryInfo with
-	// a positive delay, or a pushback that is not a veto.
-	toldWhen bool
-}
+// The sets that the table is made of.
+const (
+	retriedUnlessNonIdempotent codeSet = 1 << codes.Unavailable
+	retriedIfIdempotent        codeSet = 1<<codes.DeadlineExceeded | 1<<codes.Aborted
+	retriedIfTold              codeSet = 1 << codes.ResourceExhausted
+)
 
-// retryable applies the code lists, or the table at the top of this file, to a
-// failure. An attempt timeout counts as DEADLINE_EXCEEDED in lists.
-func (s *settings) retryable(f failureClass) bool {
-	if f.attemptTimeout {
-		f.code = codes.DeadlineExceeded
-	}
-	if s.level == NonIdempotent {
-		return f.code == codes.ResourceExhausted && f.toldWhen && !s.cfg.strictNonIdempotent
-	}
-	if s.level == Idempotent && s.idempotentCodes.has(f.code) {
-		return true
-	}
-	if s.hasCodes {
-		return s.codes.has(f.code)
-	}
-	switch f.code {
-	case codes.Unavailable:
-		return true
-	case codes.ResourceExhausted:
-		return f.toldWhen
-	case codes.DeadlineExceeded, codes.Aborted:
-		return s.level == Idempotent
+// resolveCodes applies the code lists, or the table at the top of this file. An
+// attempt timeout counts as DEADLINE_EXCEEDED.
+func (s *settings) resolveCodes() {
+	switch {
+	case s.level == NonIdempotent && s.cfg.strictNonIdempotent:
+		s.retried, s.retriedWhenTold = 0, 0
+	case s.level == NonIdempotent:
+		s.retried, s.retriedWhenTold = 0, retriedIfTold
+	case s.hasCodes:
+		s.retried, s.retriedWhenTold = s.codes, s.codes
 	default:
-		return false
+		s.retried, s.retriedWhenTold = retriedUnlessNonIdempotent, retriedUnlessNonIdempotent|retriedIfTold
+		if s.level == Idempotent {
+			s.retried |= retriedIfIdempotent
+			s.retriedWhenTold |= retriedIfIdempotent
+		}
+	}
+	if s.level == Idempotent {
+		s.retried |= s.idempotentCodes
+		s.retriedWhenTold |= s.idempotentCodes
 	}
 }

@@ -91,9 +91,10 @@ func (t *retries) classify(f *failure, err error) bool {
 			return false
 		}
 	}
-	return t.set.retryable(failureClass{
-		code: f.cause.Code, attemptTimeout: f.cause.AttemptTimeout, toldWhen: f.guidance.toldWhen(),
-	})
+	if f.guidance.toldWhen() {
+		return t.set.retriedWhenTold.has(f.cause.Code)
+	}
+	return t.set.retried.has(f.cause.Code)
 }
 
 // methodTimeout reports whether the attempt may have been ended by the timeout

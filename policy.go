@@ -78,6 +78,12 @@ type settings struct {
 	idempotentCodes codeSet
 	hasCodes        bool
 
+	// retried are the codes that are retried, retriedWhenTold those where the
+	// server said when to come back: by RetryInfo with a positive delay, or by a
+	// pushback that is not a veto. Made by resolve.
+	retried         codeSet
+	retriedWhenTold codeSet
+
 	// level is the idempotency that counts, made of what follows by resolve.
 	level       Idempotency
 	callLevel   Idempotency // of a call option
@@ -143,12 +149,13 @@ func (s *settings) resolve() {
 	default:
 		s.level = IdempotencyUnknown
 	}
+	s.resolveCodes()
 }
 
 // retriesTimeouts reports whether an attempt that its own timeout ends could be
 // retried. With a classifier nobody can know beforehand, so it counts as yes.
 func (s *settings) retriesTimeouts() bool {
-	return s.cfg.classifier != nil || s.retryable(failureClass{attemptTimeout: true})
+	return s.cfg.classifier != nil || s.retried.has(codes.DeadlineExceeded)
 }
 
 func validateMaxAttempts(field string, n int) error {
