@@ -2,27 +2,45 @@ package retrybudget
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/status"
 )
 
-// report tells the observer that the call ended with err because no attempt
+// tellRetry tells the observer of the attempt that is to be sent.
+func (t *retries) tellRetry() {
+	t.set.cfg.observer.RetrySent(RetryEvent{
+		Call: t.info(), Cause: *t.history.last(0), Wait: t.wait, FromGuidance: t.guided,
+	})
+}
+
+// tellRefusal tells the observer that the last failure is not to be retried, or
+// would not be in earnest.
+func (t *retries) tellRefusal(reason Reason, observed bool) {
+	t.set.cfg.observer.RetryRefused(RefusalEvent{
+		Call: t.info(), Cause: *t.history.last(0), Reason: reason, Observed: observed,
+	})
+}
+
+// tellFailure tells the observer that the call ended with err because no attempt
 // follows f.
-func (t *retries) report(f *failure, reason Reason, err error) {
-	o := t.set.cfg.observer
-	if o == nil {
-		return
-	}
+func (t *retries) tellFailure(f *failure, reason Reason, err error) {
 	if f.retryable && reason != ReasonDisabled {
-		o.RetryRefused(RefusalEvent{Call: t.info(), Cause: *t.history.last(0), Reason: reason})
+		t.tellRefusal(reason, false)
 	}
 	all := t.history.all()
 	n := len(all) - 1
-	t.ended(reason, err, all[n], all[:n:n])
+	t.tellEnd(reason, err, all[n], all[:n:n])
 }
 
-func (t *retries) ended(reason Reason, err error, last AttemptRecord, earlier []AttemptRecord) {
+// tellSuccess tells the observer that the call ended with OK.
+func (t *retries) tellSuccess() {
+	last := AttemptRecord{Attempt: t.attempt, Wait: t.wait, Duration: time.Duration(t.r.now() - t.started)}
+	t.tellEnd(NoReason, nil, last, slices.Clip(t.history.all()))
+}
+
+func (t *retries) tellEnd(reason Reason, err error, last AttemptRecord, earlier []AttemptRecord) {
 	t.set.cfg.observer.CallEnded(CallEvent{
 		Call: t.info(), Code: status.Code(err), Err: err, Reason: reason,
 		Last: last, Earlier: earlier, Waited: t.waited, Duration: time.Duration(t.r.now() - t.began),

@@ -31,15 +31,10 @@ func (t *retries) examine(end attemptEnd, f *failure) {
 	final, err := unmark(end.err)
 	st := statusOf(err)
 	f.caller = t.callerDone()
-	timeout := end.timeout > 0 && f.caller == NoReason && isTimeUp(st.Code())
-	switch {
-	case timeout:
-		err = &attemptTimeoutError{attempt: t.attempt, after: end.timeout}
-		st = status.New(codes.DeadlineExceeded, "") // its text is made when somebody asks
-	case end.timeout > 0 && f.caller == ReasonDeadline && st.Code() == codes.Canceled:
-		// Both ended at this moment; the code is that of how ours was enforced.
-		st = status.FromContextError(context.DeadlineExceeded)
-		err = st.Err()
+	timeout := false
+	if end.timeout > 0 && isTimeUp(st.Code()) {
+		timeout = f.caller == NoReason
+		err, st = t.timedOut(f.caller, end.timeout, err, st)
 	}
 	code, attempt := st.Code(), t.attempt
 	if len(end.trailer) == 0 {
@@ -61,7 +56,7 @@ func (t *retries) examine(end attemptEnd, f *failure) {
 	f.methodTimeout = !timeout && !byCaller && t.methodTimeout(st.Code())
 	f.retryable = !final && !f.closing && !byCaller && !isHopeless(st) && t.classify(f, err)
 	f.answered = !f.retryable && !isTimeUp(st.Code()) && !f.closing
-	f.success = f.answered && t.set.cfg.success != nil && t.set.cfg.success(t.info(), err)
+	f.success = f.answered && t.countsAsSuccess(err)
 	f.counts = f.retryable || f.guidance.veto
 	switch {
 	case f.success:
@@ -74,6 +69,26 @@ func (t *retries) examine(end attemptEnd, f *failure) {
 	if t.native && t.set.cfg.observer != nil {
 		t.warnOfNativeRetry()
 	}
+}
+
+// timedOut returns what an attempt's own timeout makes of its error and status.
+func (t *retries) timedOut(caller Reason, after time.Duration, err error, st *status.Status) (error, *status.Status) {
+	switch {
+	case caller == NoReason:
+		// Its text is made when somebody asks.
+		return &attemptTimeoutError{attempt: t.attempt, after: after}, status.New(codes.DeadlineExceeded, "")
+	case caller == ReasonDeadline && st.Code() == codes.Canceled:
+		// Both ended at this moment; the code is that of how ours was enforced.
+		st = status.FromContextError(context.DeadlineExceeded)
+		return st.Err(), st
+	}
+	return err, st
+}
+
+// countsAsSuccess asks the user's success function.
+func (t *retries) countsAsSuccess(err error) bool {
+	ask := t.set.cfg.success
+	return ask != nil && ask(t.info(), err)
 }
 
 // isTimeUp reports whether the code is what an ended context produces.

@@ -1,7 +1,6 @@
 package retrybudget
 
 import (
-	"slices"
 	"time"
 
 	"google.golang.org/grpc/metadata"
@@ -72,7 +71,7 @@ func (t *retries) next(end attemptEnd) (bool, error) {
 	wait, reason := decide(&q)
 	if reason == NoReason {
 		if reason = t.sleep(wait); reason == NoReason {
-			t.startNext(&f, wait)
+			t.startNext(wait)
 			return true, nil
 		}
 		t.settle(Abandoned)
@@ -85,7 +84,9 @@ func (t *retries) next(end attemptEnd) (bool, error) {
 	if !end.committed {
 		err = t.finalError(&f, reason)
 	}
-	t.report(&f, reason, err)
+	if t.set.observed {
+		t.tellFailure(&f, reason, err)
+	}
 	return false, err
 }
 
@@ -113,8 +114,8 @@ func (t *retries) take(f *failure) bool {
 	if t.set.cfg.mode != Observe {
 		return false
 	}
-	if o := t.set.cfg.observer; o != nil {
-		o.RetryRefused(RefusalEvent{Call: t.info(), Cause: *t.history.last(0), Reason: ReasonBudget, Observed: true})
+	if t.set.observed {
+		t.tellRefusal(ReasonBudget, true)
 	}
 	return true
 }
@@ -128,13 +129,13 @@ func (t *retries) settle(o Outcome) {
 	}
 }
 
-// startNext starts the next attempt, after f and a wait.
-func (t *retries) startNext(f *failure, wait time.Duration) {
+// startNext starts the next attempt, after a wait.
+func (t *retries) startNext(wait time.Duration) {
 	t.attempt++
 	t.wait = wait
 	t.waited += wait
-	if o := t.set.cfg.observer; o != nil {
-		o.RetrySent(RetryEvent{Call: t.info(), Cause: *t.history.last(0), Wait: wait, FromGuidance: t.guided})
+	if t.set.observed {
+		t.tellRetry()
 	}
 }
 
@@ -155,8 +156,7 @@ func (t *retries) succeeded() {
 		t.key.budget.RecordSuccess()
 		t.began = t.started
 	}
-	if t.set.cfg.observer != nil {
-		last := AttemptRecord{Attempt: t.attempt, Wait: t.wait, Duration: time.Duration(t.r.now() - t.started)}
-		t.ended(NoReason, nil, last, slices.Clip(t.history.all()))
+	if t.set.observed {
+		t.tellSuccess()
 	}
 }
