@@ -34,7 +34,7 @@ func (t *retries) examine(end attemptEnd, f *failure) {
 	timeout := false
 	if end.timeout > 0 && isTimeUp(st.Code()) {
 		timeout = f.caller == NoReason
-		err, st = t.timedOut(f.caller, end.timeout, err, st)
+		st, err = t.timedOut(f.caller, end.timeout, st, err)
 	}
 	code, attempt := st.Code(), t.attempt
 	if len(end.trailer) == 0 {
@@ -71,18 +71,18 @@ func (t *retries) examine(end attemptEnd, f *failure) {
 	}
 }
 
-// timedOut returns what an attempt's own timeout makes of its error and status.
-func (t *retries) timedOut(caller Reason, after time.Duration, err error, st *status.Status) (error, *status.Status) {
+// timedOut returns what an attempt's own timeout makes of its status and error.
+func (t *retries) timedOut(caller Reason, after time.Duration, st *status.Status, err error) (*status.Status, error) {
 	switch {
 	case caller == NoReason:
 		// Its text is made when somebody asks.
-		return &attemptTimeoutError{attempt: t.attempt, after: after}, status.New(codes.DeadlineExceeded, "")
+		return status.New(codes.DeadlineExceeded, ""), &attemptTimeoutError{attempt: t.attempt, after: after}
 	case caller == ReasonDeadline && st.Code() == codes.Canceled:
 		// Both ended at this moment; the code is that of how ours was enforced.
 		st = status.FromContextError(context.DeadlineExceeded)
-		return st.Err(), st
+		err = st.Err()
 	}
-	return err, st
+	return st, err
 }
 
 // countsAsSuccess asks the user's success function.
