@@ -27,7 +27,7 @@ type failure struct {
 
 // examine finds out what a failed attempt means, and says it in f. It changes
 // nothing else.
-func (t *retries) examine(end attemptEnd, f *failure) {
+func (t *retries) examine(end *attemptEnd, f *failure) {
 	final, err := unmark(end.err)
 	st := statusOf(err)
 	f.caller = t.callerDone()

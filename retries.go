@@ -12,6 +12,9 @@ import (
 type retries struct {
 	call        // a copy, so that calls without a failure stay off the heap
 	began int64 // when the call began, by Retrier.now, with an observer
+	// hasDeadline: ctx has one. Asking a context again and again costs as much as
+	// deciding.
+	hasDeadline bool
 
 	granted Budget // granted the attempt under way and was not told its end
 	grant   Cause  // what it was asked with
@@ -38,9 +41,10 @@ type attemptEnd struct {
 // next decides what follows the failed attempt under way. It returns true when
 // another attempt is to be sent now, after having waited for it; otherwise the
 // error that the caller gets.
-func (t *retries) next(end attemptEnd) (bool, error) {
+func (t *retries) next(end *attemptEnd) (bool, error) {
 	if t.attempt == 1 {
 		t.began = t.started
+		_, t.hasDeadline = t.ctx.Deadline()
 		t.takeResolverPolicy()
 	}
 	var f failure
@@ -59,13 +63,14 @@ func (t *retries) next(end attemptEnd) (bool, error) {
 	q := question{
 		disabled: disabled, caller: f.caller, closing: f.closing,
 		methodTimeout: f.methodTimeout, retryable: f.retryable,
-		committed: end.committed, connClosed: t.connClosed(),
+		committed: end.committed, connClosed: t.connClosed,
 		veto: f.guidance.veto, serverDelay: f.guidance.serverDelay(), maxServerDelay: t.set.cfg.maxServerDelay,
 		attempt: t.attempt, maxAttempts: t.set.maxAttempts,
 		wait: func() time.Duration { return t.nextWait(&f) },
 		take: func() bool { return t.take(&f) },
 	}
-	if deadline, has := t.ctx.Deadline(); has {
+	if t.hasDeadline {
+		deadline, _ := t.ctx.Deadline()
 		q.hasDeadline, q.left, q.need = true, time.Until(deadline), t.timeNeeded()
 	}
 	wait, reason := decide(&q)

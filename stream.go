@@ -141,7 +141,7 @@ func (s *clientStream) reopen(a *streamAttempt, end attemptEnd) (*streamAttempt,
 		}
 	}()
 	for {
-		again, err := s.t.next(end)
+		again, err := s.t.next(&end)
 		if !again {
 			s.finish(a, err)
 			return nil, err

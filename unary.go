@@ -49,7 +49,7 @@ func (r *Retrier) unary(native bool) grpc.UnaryClientInterceptor {
 			u.succeededAtOnce()
 			return nil
 		}
-		return u.retry(first)
+		return u.retry(&first)
 	}
 }
 
@@ -83,16 +83,17 @@ func (u *unaryCall) run() error {
 }
 
 func (u *unaryCall) attempts() error {
-	end := u.send()
+	var end attemptEnd
+	u.send(&end)
 	if end.err != nil {
-		return u.retry(end)
+		return u.retry(&end)
 	}
 	u.succeededAtOnce()
 	return nil
 }
 
-// retry sends further attempts after the first one, which failed.
-func (u *unaryCall) retry(end attemptEnd) error {
+// retry sends further attempts after the first one, which failed as end says.
+func (u *unaryCall) retry(end *attemptEnd) error {
 	// The budget must hear of the end of a retry even when an interceptor
 	// further in panics. Otherwise it has heard by then.
 	defer u.settle(Failed)
@@ -103,7 +104,7 @@ func (u *unaryCall) retry(end attemptEnd) error {
 		}
 		resetReply(u.reply)
 		resetTargets(u.opts)
-		end = u.send()
+		u.send(end)
 		if end.err == nil {
 			u.answered()
 			u.succeeded()
@@ -112,8 +113,8 @@ func (u *unaryCall) retry(end attemptEnd) error {
 	}
 }
 
-// send makes the attempt that is under way and returns how it ended.
-func (u *unaryCall) send() attemptEnd {
+// send makes the attempt that is under way and says in end how it ended.
+func (u *unaryCall) send(end *attemptEnd) {
 	a := new(markedAttempt)
 	pass := a.options(u.r, u.opts, u.plain)
 	u.startClock(a.sampled())
@@ -128,7 +129,7 @@ func (u *unaryCall) send() attemptEnd {
 	if timeout > 0 && !hasEnded(ctx) {
 		timeout = 0
 	}
-	return attemptEnd{err: err, trailer: a.trailer, timeout: timeout}
+	end.err, end.trailer, end.timeout = err, a.trailer, timeout
 }
 
 // unaryAttempt is what one attempt of a unary call hands to the next

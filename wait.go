@@ -93,7 +93,7 @@ func (t *retries) callerDone() Reason {
 	default:
 		return ReasonCanceled
 	}
-	if isPast(t.ctx.Deadline()) {
+	if t.hasDeadline && isPast(t.ctx.Deadline()) {
 		return ReasonDeadline
 	}
 	return NoReason
