@@ -103,16 +103,19 @@ func (c *call) attemptContext(room *attemptContext) context.Context {
 // attemptTimeout returns the timeout of the attempt under way, 0 for none. An
 // attempt that no other can follow gets all the time that the call has left.
 func (c *call) attemptTimeout() time.Duration {
-	d := c.set.perAttemptTimeout
-	if d == 0 {
+	if c.set.perAttemptTimeout == 0 {
 		return 0
 	}
+	return c.timeoutOfAttempt()
+}
+
+func (c *call) timeoutOfAttempt() time.Duration {
 	if c.disabled() || c.attempt >= c.set.maxAttempts || !c.set.retriesTimeouts() {
 		if _, has := c.ctx.Deadline(); has {
 			return 0
 		}
 	}
-	return d
+	return c.set.perAttemptTimeout
 }
 
 func (c *call) target() string {

@@ -43,7 +43,7 @@ type resolvedPolicy struct {
 
 // takeResolverPolicy gives the call the resolver's policy, if it is to have one.
 func (t *retries) takeResolverPolicy() {
-	if !t.set.resolver || t.cc == nil || t.disabled() {
+	if t.cc == nil || t.disabled() {
 		return
 	}
 	p := t.cc.GetMethodConfig(t.method).RetryPolicy // takes a lock

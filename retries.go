@@ -45,7 +45,9 @@ func (t *retries) next(end *attemptEnd) (bool, error) {
 	if t.attempt == 1 {
 		t.began = t.started
 		_, t.hasDeadline = t.ctx.Deadline()
-		t.takeResolverPolicy()
+		if t.set.resolver {
+			t.takeResolverPolicy()
+		}
 	}
 	var f failure
 	t.examine(end, &f)
