@@ -195,7 +195,7 @@ func (b *AdaptiveBudget) Settle(c Cause, o Outcome) {
 // it is ever said to hold, far above what the leak leaves of any real traffic.
 // Leak and deposits are shown as if settled now; nothing changes.
 func (b *AdaptiveBudget) Level() (tokens, capacity float64) {
-	last, held := b.last.Load(), b.held(b.spent.Load())
+	last, held := b.last.Load(), b.heldNow()
 	if held > b.reserve { // else there is nothing to leak and no need for the clock
 		held = min(b.leaked(held, b.now()-last), maxCapacity*micro)
 	}
@@ -210,6 +210,17 @@ func (b *AdaptiveBudget) now() int64 { return int64(time.Since(b.start)) }
 // finds out about everything else.
 func (b *AdaptiveBudget) held(spent uint64) int64 {
 	return int64(b.succ.Load()*b.ratio - spent)
+}
+
+// heldNow returns a level that the budget really has.
+func (b *AdaptiveBudget) heldNow() int64 {
+	for {
+		spent := b.spent.Load()
+		held := b.held(spent)
+		if b.spent.Load() == spent {
+			return held
+		}
+	}
 }
 
 // settle takes away what leaked until now. Of several goroutines that come at

@@ -89,7 +89,7 @@ func (b *TokenBucket) empty() { b.take(0, b.capacity) }
 
 func (b *TokenBucket) inherit(before Budget) {
 	old := before.(*TokenBucket) //nolint:errcheck,forcetypeassert // heirsOf goes by kind
-	b.spent.Add(-scaled(old.take(0, old.capacity), old.capacity, b.capacity))
+	b.give(scaled(old.take(0, old.capacity), old.capacity, b.capacity))
 }
 
 func (t *Throttle) empty() { t.count.Store(0) }

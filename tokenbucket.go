@@ -43,18 +43,20 @@ type TokenBucketConfig struct {
 // load when the bucket is full.
 type TokenBucket struct {
 	successes *counter
-	// spent is what left the bucket so far, and what did not fit into it, less
-	// what was there at the start: the level is successes × ratio − spent, in
-	// thousandths, at most the capacity. Only the difference counts.
+	// spent is, above its lowest bit, what left the bucket so far, and what did
+	// not fit into it, less what was there at the start: the level is successes ×
+	// ratio − spent, in thousandths, at most the capacity. Only the difference
+	// counts. The lowest bit is hasRoom.
 	spent    atomic.Int64
 	capacity int64
 	ratio    int32
-	// room is false while the bucket is full, so that a success need not be
-	// counted. It may be true although the bucket is full, which costs an
-	// addition, but not the other way round: what a success deposits would be
-	// lost.
-	room atomic.Bool
 }
+
+// hasRoom is cleared while the bucket is full, so that a success need not be counted.
+// It may be set although the bucket is full, which costs an addition, but never the
+// other way round: what a success deposits would be lost. Whoever takes tokens sets
+// it in the same step, so nobody can clear it for a level that is past.
+const hasRoom = 1
 
 // counter is alone on its cache line: every call of a method adds to it, and
 // neither neighbours in memory nor the rest of the bucket, which every call
@@ -91,8 +93,10 @@ func NewTokenBucket(cfg TokenBucketConfig) (*TokenBucket, error) {
 		return nil, fmt.Errorf("retrybudget: TokenBucketConfig.Ratio %w", err)
 	}
 	b := &TokenBucket{successes: new(counter), capacity: int64(capacity) * milli, ratio: int32(thousandths)}
-	b.spent.Store(-int64(cfg.Initial) * milli)
-	b.room.Store(cfg.Initial < capacity)
+	b.spent.Store(-int64(cfg.Initial) * milli << 1)
+	if cfg.Initial < capacity {
+		b.spent.Add(hasRoom)
+	}
 	return b, nil
 }
 
@@ -121,18 +125,13 @@ func inThousandths(v, most float64) (int64, error) {
 
 // RecordSuccess deposits the ratio, up to the capacity.
 func (b *TokenBucket) RecordSuccess() {
-	if !b.room.Load() {
+	spent := b.spent.Load()
+	if spent&hasRoom == 0 {
 		return
 	}
 	n := b.successes.Add(1)
-	if n*int64(b.ratio)-b.spent.Load() < b.capacity {
-		return
-	}
-	b.room.Store(false)
-	// A retry that takes tokens from here on makes room itself. One that came
-	// before may not have seen that there was none.
-	if b.held(b.spent.Load()) < b.capacity {
-		b.room.Store(true)
+	if n*int64(b.ratio)-spent>>1 >= b.capacity {
+		b.spent.CompareAndSwap(spent, spent&^hasRoom)
 	}
 }
 
@@ -159,29 +158,28 @@ func (b *TokenBucket) take(least, most int64) int64 {
 		if taken < least {
 			return 0
 		}
-		if !b.spent.CompareAndSwap(spent, spent+held-level+taken) {
-			continue
+		if b.spent.CompareAndSwap(spent, (spent>>1+held-level+taken)<<1|hasRoom) {
+			return taken
 		}
-		if !b.room.Load() {
-			b.room.Store(true)
-		}
-		return taken
 	}
 }
+
+// give puts n back. What that is above the capacity, the next take takes away.
+func (b *TokenBucket) give(n int64) { b.spent.Add(-n << 1) }
 
 // held returns the level when spent is b.spent, and above the capacity what did not
 // fit. The caller must have loaded spent first: then a success that comes between
 // the two makes the result at most too high for the past and right for now, and a
 // compare-and-swap of spent finds out about everything else.
 func (b *TokenBucket) held(spent int64) int64 {
-	return b.successes.Load()*int64(b.ratio) - spent
+	return b.successes.Load()*int64(b.ratio) - spent>>1
 }
 
 // Settle gives the price back when the retry was refused elsewhere, and only
 // then.
 func (b *TokenBucket) Settle(c Cause, o Outcome) {
 	if o == Refused {
-		b.spent.Add(-b.price(c.Exhausted))
+		b.give(b.price(c.Exhausted))
 	}
 }
 
@@ -190,8 +188,13 @@ func (b *TokenBucket) Level() (tokens, capacity float64) {
 	if b.capacity == 0 {
 		return 0, 0
 	}
-	held := b.held(b.spent.Load())
-	return float64(min(held, b.capacity)) / milli, float64(b.capacity) / milli
+	for {
+		spent := b.spent.Load()
+		held := b.held(spent)
+		if b.spent.Load() == spent { // else it may be a level that never was
+			return float64(min(held, b.capacity)) / milli, float64(b.capacity) / milli
+		}
+	}
 }
 
 func (b *TokenBucket) price(exhausted bool) int64 {
