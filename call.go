@@ -11,9 +11,8 @@ import (
 )
 
 // call is one call of the application, unary or stream: what it was made with,
-// and the attempt under way. It is small because most calls need no more: the
-// state of retrying is only made once an attempt has failed (see retries). One
-// goroutine at a time uses it.
+// and the attempt under way. What is needed once an attempt has failed is in
+// retries. One goroutine at a time uses it.
 type call struct {
 	r      *Retrier
 	key    *key

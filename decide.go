@@ -12,6 +12,7 @@ type question struct {
 	methodTimeout bool
 	retryable     bool // what classification says
 	committed     bool // a stream gave something to the application
+	connClosed    bool // the connection was closed meanwhile
 	veto          bool // the server forbids a retry
 
 	serverDelay, maxServerDelay time.Duration
@@ -21,16 +22,13 @@ type question struct {
 	left        time.Duration // until the call's deadline
 	need        time.Duration // that an attempt takes, as far as known
 
-	// Asked in this order, and only if it comes to it.
-	wait       func() time.Duration // computes the wait
-	connClosed func() bool          // the connection was closed meanwhile
-	take       func() bool          // asks the budget
+	wait func() time.Duration // computes the wait; asked only if it comes to it
+	take func() bool          // asks the budget; asked last, and only if all else agrees
 }
 
 // decide answers it: the reason to end the call, or NoReason and the wait before the
 // next attempt. The first reason that holds wins. A wait that cannot lead to an
-// attempt is never begun and costs no token. Without a wait the attempt itself finds
-// out at once whether the connection is closed.
+// attempt is never begun and costs no token.
 func decide(q *question) (time.Duration, Reason) {
 	switch {
 	case q.disabled:
@@ -45,6 +43,8 @@ func decide(q *question) (time.Duration, Reason) {
 		return 0, ReasonNotRetryable
 	case q.committed:
 		return 0, ReasonCommitted
+	case q.connClosed:
+		return 0, ReasonClosed
 	case q.veto || q.serverDelay > q.maxServerDelay:
 		return 0, ReasonPushback
 	case q.attempt >= q.maxAttempts:
@@ -52,8 +52,6 @@ func decide(q *question) (time.Duration, Reason) {
 	}
 	wait := max(q.wait(), 0)
 	switch {
-	case wait > 0 && q.connClosed():
-		return 0, ReasonClosed
 	case q.hasDeadline && wait >= q.left-q.need:
 		return 0, ReasonDeadline
 	case !q.take():

@@ -14,9 +14,8 @@ func allowed() question {
 		retryable: true, attempt: 1, maxAttempts: 3,
 		maxServerDelay: 30 * time.Second,
 		hasDeadline:    true, left: time.Second, need: 100 * time.Millisecond,
-		wait:       func() time.Duration { return 50 * time.Millisecond },
-		connClosed: func() bool { return false },
-		take:       func() bool { return true },
+		wait: func() time.Duration { return 50 * time.Millisecond },
+		take: func() bool { return true },
 	}
 }
 
@@ -37,9 +36,9 @@ func obstacles() []obstacle {
 		{"method timeout", func(q *question) { q.methodTimeout = true }, ReasonDeadline},
 		{"not retryable", func(q *question) { q.retryable = false }, ReasonNotRetryable},
 		{"committed", func(q *question) { q.committed = true }, ReasonCommitted},
+		{"connection closed", func(q *question) { q.connClosed = true }, ReasonClosed},
 		{"veto", func(q *question) { q.veto = true }, ReasonPushback},
 		{"attempts", func(q *question) { q.attempt = q.maxAttempts }, ReasonMaxAttempts},
-		{"connection closed", func(q *question) { q.connClosed = func() bool { return true } }, ReasonClosed},
 		{"no time", func(q *question) { q.left = 50 * time.Millisecond }, ReasonDeadline},
 		{"budget", func(q *question) { q.take = func() bool { return false } }, ReasonBudget},
 	}
@@ -94,16 +93,15 @@ func TestDecide_asksWaitAndBudgetOnlyWhenItComesToIt(t *testing.T) {
 			q := allowed()
 			o.set(&q)
 			var asked []string
-			wait, closed, take := q.wait, q.connClosed, q.take
+			wait, take := q.wait, q.take
 			q.wait = func() time.Duration { asked = append(asked, "wait"); return wait() }
-			q.connClosed = func() bool { asked = append(asked, "connection"); return closed() }
 			q.take = func() bool { asked = append(asked, "take"); return take() }
 			decide(&q)
 			switch o.name {
 			case "nothing", "budget":
-				assert.Equal(t, []string{"wait", "connection", "take"}, asked)
-			case "connection closed", "no time":
-				assert.Equal(t, []string{"wait", "connection"}, asked)
+				assert.Equal(t, []string{"wait", "take"}, asked)
+			case "no time":
+				assert.Equal(t, []string{"wait"}, asked)
 			default:
 				assert.Empty(t, asked)
 			}
@@ -124,10 +122,6 @@ func TestDecide_retries(t *testing.T) {
 		{"last attempt but one", func(q *question) { q.attempt = q.maxAttempts - 1 }, 50 * time.Millisecond},
 		{"server delay at the limit", func(q *question) { q.serverDelay = q.maxServerDelay }, 50 * time.Millisecond},
 		{"no wait", func(q *question) { q.wait = func() time.Duration { return 0 } }, 0},
-		{"no wait, whatever the connection", func(q *question) {
-			q.wait = func() time.Duration { return 0 }
-			q.connClosed = func() bool { return true }
-		}, 0},
 		{"negative wait", func(q *question) { q.wait = func() time.Duration { return -time.Hour } }, 0},
 		{"negative wait and little time", func(q *question) {
 			q.left, q.need = 1, 0

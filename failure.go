@@ -25,8 +25,8 @@ type failure struct {
 	waiting       bool // the call ended in the wait for the next attempt
 }
 
-// examine finds out what a failed attempt means, and says it in f. It changes
-// nothing else.
+// examine finds out what a failed attempt means, and says it in f and in the
+// history. It changes nothing else of the call.
 func (t *retries) examine(end *attemptEnd, f *failure) {
 	final, err := unmark(end.err)
 	st := statusOf(err)

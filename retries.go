@@ -10,7 +10,7 @@ import (
 // and streams drive it the same way: after each failed attempt they call next,
 // which decides and waits, and after an attempt that ended OK, succeeded.
 type retries struct {
-	call        // a copy, so that calls without a failure stay off the heap
+	call
 	began int64 // when the call began, by Retrier.now, with an observer
 	// hasDeadline: ctx has one. Asking a context again and again costs as much as
 	// deciding.
@@ -65,7 +65,7 @@ func (t *retries) next(end *attemptEnd) (bool, error) {
 	q := question{
 		disabled: disabled, caller: f.caller, closing: f.closing,
 		methodTimeout: f.methodTimeout, retryable: f.retryable,
-		committed: end.committed, connClosed: t.connClosed,
+		committed: end.committed, connClosed: t.connClosed(),
 		veto: f.guidance.veto, serverDelay: f.guidance.serverDelay(), maxServerDelay: t.set.cfg.maxServerDelay,
 		attempt: t.attempt, maxAttempts: t.set.maxAttempts,
 		wait: func() time.Duration { return t.nextWait(&f) },

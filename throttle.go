@@ -44,7 +44,7 @@ type ThrottleConfig struct {
 // concurrent use: a success is one atomic operation, or one load when the count
 // is at its maximum.
 type Throttle struct {
-	// count is alone on its cache line, as TokenBucket's level.
+	// count is alone on its cache line, as TokenBucket's successes.
 	count      atomic.Int64
 	maxTokens  int64
 	tokenRatio int64
