@@ -25,7 +25,8 @@ import (
 // the old budget and is lost.
 //
 // The mode of [Retrier.SetMode] stays until a configuration comes whose mode is
-// another than that of the one before.
+// another than that of the one before. What cfg says about the server side is for
+// [WithServerConfig] and not looked at here.
 //
 // It is safe for concurrent use. cfg is read and not kept.
 func (r *Retrier) Update(cfg *retrybudgetv1.Config) error {

@@ -63,7 +63,8 @@ func (e *Error) Error() string {
 }
 
 // Load reads a file. The error is that of reading it, or joins all that is wrong
-// with it, each an [Error], in the order of the lines.
+// with it, each an [Error], in the order of the lines. More than a hundred are
+// counted in one that comes last.
 func Load(file string) (*retrybudgetv1.Config, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -103,6 +104,10 @@ func (r *reader) err() error {
 	var all []error
 	for _, e := range r.errs {
 		all = append(all, e)
+	}
+	if r.left > 0 {
+		r.more.Problem = fmt.Sprintf("has %d more problems, from here on", r.left)
+		all = append(all, r.more)
 	}
 	return errors.Join(all...)
 }

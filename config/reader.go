@@ -14,8 +14,13 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// mostGrowth bounds how many times larger aliases can make a file.
-const mostGrowth = 10
+const (
+	// mostGrowth bounds how many times larger aliases can make a file.
+	mostGrowth = 10
+	// mostErrors bounds how many are kept: a file of another kind, such as a log,
+	// has one in each line.
+	mostErrors = 100
+)
 
 // reader fills a message from a tree of YAML nodes and collects what is wrong.
 type reader struct {
@@ -24,9 +29,17 @@ type reader struct {
 	nodes int            // visited
 	most  int            // that may be
 	errs  []*Error
+	more  *Error // where the first one was that is left out
+	left  int    // how many are
 }
 
 func (r *reader) fail(path string, line int, format string, args ...any) {
+	if len(r.errs) == mostErrors {
+		if r.left++; r.left == 1 {
+			r.more = &Error{File: r.file, Line: line}
+		}
+		return
+	}
 	r.errs = append(r.errs, &Error{File: r.file, Line: line, Path: path, Problem: fmt.Sprintf(format, args...)})
 }
 

@@ -96,6 +96,7 @@ func TestParse_refuses(t *testing.T) {
 		"limits: {max_keys: 010}":                     "1 limits.max_keys: 010" + whole,
 		"limits: {max_keys: 1_000}":                   "1 limits.max_keys: 1_000" + whole,
 		"limits: {max_keys: 4294967296}":              "1 limits.max_keys: 4294967296 is too large",
+		"limits: {max_keys: 1e10}":                    "1 limits.max_keys: 1e10 is too large",
 		"limits: {max_keys: !!int a}":                 "1 limits.max_keys: a" + whole,
 		"limits: {max_keys: !mine 3}":                 "1 limits.max_keys: 3" + whole,
 		"budgets: [{token_bucket: {ratio: .nan}}]":    "1 budgets[0].token_bucket.ratio: .nan is not a number",
@@ -180,4 +181,14 @@ func TestParse_namesAllProblemsInOrder(t *testing.T) {
 		lines = append(lines, line)
 	}
 	assert.Equal(t, []string{"1 mode", "3 limits.max_keys", "4 method", "5 server.hint_codes[0]"}, lines)
+}
+
+// A file of another kind has an error in each line: the first ones tell.
+func TestParse_countsWhatItDoesNotName(t *testing.T) {
+	t.Parallel()
+	_, err := config.Parse([]byte(strings.Repeat("GET /: 200\n", 5000)))
+	all := problems(t, err)
+	require.Len(t, all, 101)
+	assert.Contains(t, all[99], `100 "GET /": is unknown`)
+	assert.Equal(t, "101 : has 4900 more problems, from here on", all[100])
 }

@@ -135,8 +135,9 @@ func unknownValue(n *yaml.Node, enum protoreflect.EnumDescriptor) string {
 // notWhole is the problem of a value that is no whole number, or one that no field can
 // hold. Which numbers a setting may have is for the library to say.
 func notWhole(n *yaml.Node) string {
-	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!int" && number.MatchString(n.Value) {
+	if n.Kind == yaml.ScalarNode && (n.ShortTag() == "!!int" || n.ShortTag() == "!!float") && number.MatchString(n.Value) {
 		switch v, err := strconv.ParseFloat(n.Value, 64); {
+		case err == nil && v != math.Trunc(v):
 		case err == nil && v < 0:
 			return "is negative"
 		case err == nil && v > math.MaxUint32:

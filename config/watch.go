@@ -42,10 +42,13 @@ const (
 // are. A change is applied a tenth of a second after the last write; where the
 // system does not tell of changes, within a minute.
 //
-// A file that cannot be read or used changes nothing: what was there before
-// stays. report is told why, once for the same error, and is called with nil
-// whenever the file was applied; it must not be nil. Errors in the file are those
-// of [Load], and those of Update with their lines.
+// A file that cannot be read or used, or has more than 1 MiB, changes nothing: what
+// was there before stays. report is told why, once for the same error, and is
+// called with nil whenever the file was applied; it must not be nil. Errors in the
+// file are those of [Load], and those of Update with their lines.
+//
+// What the file says under server is checked but not applied: server interceptors
+// are made with theirs, see retrybudget.WithServerConfig.
 //
 // Watch returns the cause that ctx ended with, or at once an error if the system
 // cannot watch files at all.
@@ -147,8 +150,9 @@ func (w *watch) look(ctx context.Context) {
 	w.report(nil)
 }
 
-// mostBytes is the largest file that is read.
-const mostBytes = 16 << 20
+// mostBytes is the largest file that is read, as large as a config map may be. The
+// tree of one takes a hundred times as much, in a process that has other work.
+const mostBytes = 1 << 20
 
 // read reads the file, if it is one: a pipe could make it wait for ever.
 func (w *watch) read() ([]byte, error) {

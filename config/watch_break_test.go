@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -214,4 +215,18 @@ func TestWatchBreak_slowReport(t *testing.T) {
 	require.Eventually(t, func() bool { return last.Load() == 102 }, soon, time.Millisecond)
 	cancel()
 	assert.ErrorIs(t, <-done, context.Canceled)
+}
+
+// A file that is too large to be a configuration is not read into memory.
+func TestWatchBreak_tooLarge(t *testing.T) {
+	t.Parallel()
+	file, d := filepath.Join(t.TempDir(), "c.yaml"), &diary{}
+	write(t, file, attemptsOf("2"))
+	d.start(t, file)
+	n := d.requireReport(t, 0)
+	write(t, file, strings.Repeat("GET /: 200\n", 100_000))
+	n = d.requireReport(t, n, "its 1100000 bytes are more than 1048576")
+	write(t, file, attemptsOf("3"))
+	d.requireReport(t, n)
+	d.requireLast(t, 3)
 }

@@ -159,6 +159,7 @@ func TestParse_refusesKeysThatWouldBeIgnored(t *testing.T) {
 		`{"methodConfig": [{"name": [{}], "timeOut": "1s"}]}`:              `methodConfig[0].timeOut: is unknown: did you mean timeout?`,
 		`{"methodConfig": [{"name": [{}], "maxAttempts": 3}]}`:             `methodConfig[0].maxAttempts: is not read here: it would have no effect`,
 		`{"methodConfig": [{"name": [{}], "retryThrottling": {}}]}`:        `methodConfig[0].retryThrottling: is not read here: it would have no effect`,
+		`{"methodConfig": [{"name": [{}], "perTryTimeout": "1s"}]}`:        `methodConfig[0].perTryTimeout: is not read here: it would have no effect`,
 		`{"methodConfig": [{"name": [{}], "Name": []}]}`:                   `methodConfig[0].Name: is unknown: did you mean name?`,
 		`{"methodConfig": [{"name": [{}], "hedgingPolicy": {}}]}`:          `methodConfig[0].hedgingPolicy: is not supported: no hedged attempts are sent`,
 		`{"methodConfig": [{"names": [{}], ` + policy + `}]}`:              `methodConfig[0].name: is missing: the entry is for no method`,

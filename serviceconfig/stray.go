@@ -16,7 +16,7 @@ var settings = []string{
 }
 
 // hints are parts of names that only retry settings have.
-var hints = []string{"retry", "retri", "backoff", "attempt", "hedg", "throttl"}
+var hints = []string{"retry", "retri", "backoff", "attempt", "hedg", "throttl", "pertry"}
 
 // opaque are keys whose values belong to others, such as a load balancing policy
 // with names of its own.

@@ -126,6 +126,11 @@ func (c *conversion) meanings(f *input) []string {
 			all = append(all, "the library's default budget has no counterpart: gRPC's clients retry without one unless retryThrottling is added")
 		}
 	}
+	for _, s := range f.policies() {
+		if n := s.policy.GetMaxAttempts(); n > mostDelivered {
+			all = append(all, fmt.Sprintf("%s of %d counts as %d in gRPC's clients; here it is used as it is", s.where("max_attempts"), n, mostDelivered))
+		}
+	}
 	return all
 }
 

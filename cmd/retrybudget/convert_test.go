@@ -91,6 +91,16 @@ func TestConvert_saysWhatIsLost(t *testing.T) {
 				"<stdin>: note: without retryThrottling gRPC has no budget; here the library's default applies",
 			},
 		},
+		"more attempts than gRPC makes": {
+			`{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 6, "initialBackoff": "1s", "maxBackoff": "1s", "backoffMultiplier": 1, "retryableStatusCodes": ["ABORTED"]}}], "retryThrottling": {"maxTokens": 10, "tokenRatio": 0.1}}`,
+			[]string{"-strict"},
+			[]string{"<stdin>: note: methodConfig[0].retryPolicy.maxAttempts of 6 counts as 5 in gRPC's clients; here it is used as it is"},
+		},
+		"more attempts than gRPC will make": {
+			"methods: [{names: [/a.B/], policy: {max_attempts: 9, exponential_backoff: {jitter: a6}, retryable_codes: [ABORTED]}}]\ndefault_policy: {max_attempts: 1}\nbudgets: [{scope: per_target, throttle: {max_tokens: 10, token_ratio: 0.1}}]",
+			[]string{"-strict"},
+			[]string{"<stdin>: note: methods[0].policy.max_attempts of 9 counts as 5 in gRPC's clients; here it is used as it is"},
+		},
 		"nothing": {
 			`{"methodConfig": [{"name": [{}], "timeout": "1s"}], "retryThrottling": {"maxTokens": 10, "tokenRatio": 0.1}}`,
 			[]string{"-strict"},

@@ -51,6 +51,7 @@ func TestRun_badArguments(t *testing.T) {
 		{[]string{"explain", "-descriptors", quickstartProtos(t), "/a/b", good}, "/a/b is not in "},
 		{[]string{"plan"}, "-layers is missing"},
 		{[]string{"plan", "-layers", "3,0"}, `"0" is not a whole number from 1 to 1000000`},
+		{[]string{"plan", "-json", "-layers", strings.Repeat("1000000,", 50) + "2"}, "-layers has 51 edges, more than 50"},
 		{[]string{"plan", "-layers", "3", "-budget", "0"}, "-budget 0 is not in 0.001..1"},
 		{[]string{"plan", "-layers", "3", "-budget", "0.0005"}, "-budget 0.0005, -capacity 20, -initial 0: "},
 		{[]string{"plan", "-layers", "3", "-budget", "NaN"}, "is not in 0.001..1"},

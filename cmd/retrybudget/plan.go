@@ -65,6 +65,9 @@ type plannedSize struct {
 	Outage      float64 `json:"outage"`       // multiplier over the whole outage
 }
 
+// mostEdges keeps the largest multiplier finite: JSON has no infinity.
+const mostEdges = 50
+
 func plan(args []string, _ io.Reader, out, _ io.Writer) (int, error) {
 	flags := newFlags("plan", planHelp, planExamples)
 	var layers counts
@@ -91,6 +94,8 @@ func plan(args []string, _ io.Reader, out, _ io.Writer) (int, error) {
 		return exitUsage, badUsage("%q is not a flag: plan reads no files", rest[0])
 	case len(layers) == 0:
 		return exitUsage, badUsage("-layers is missing")
+	case len(layers) > mostEdges:
+		return exitUsage, badUsage("-layers has %d edges, more than %d", len(layers), mostEdges)
 	case *ratio == 0:
 		return exitUsage, badUsage("-budget 0 is not in 0.001..1")
 	case *most == 0:

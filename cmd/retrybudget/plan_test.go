@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -188,4 +189,11 @@ func TestPlan_layerOfOne(t *testing.T) {
 	assert.InDelta(t, 1, p.Unbudgeted, 0)
 	assert.InDelta(t, 1, p.Steady, 0)
 	assert.Equal(t, []plannedSize{{Replicas: 3, AtStart: 30, WhenFull: 120, WorstSecond: 1, Outage: 1}}, p.Replicas)
+}
+
+// The largest numbers that there can be are still numbers.
+func TestPlan_largest(t *testing.T) {
+	t.Parallel()
+	p := planJSON(t, "-layers", strings.TrimSuffix(strings.Repeat("1000000,", 50), ","), "-replicas", "1000000", "-capacity", "1000000000")
+	assert.InEpsilon(t, 1e300, p.Unbudgeted, 1e-6)
 }

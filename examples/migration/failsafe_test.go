@@ -10,10 +10,12 @@ import (
 	"github.com/failsafe-go/failsafe-go/failsafegrpc"
 	"github.com/failsafe-go/failsafe-go/timeout"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/retrybudget/retrybudget"
 	"github.com/retrybudget/retrybudget/examples/migration"
 	"github.com/retrybudget/retrybudget/internal/rpctest"
 )
@@ -120,4 +122,31 @@ func TestFailsafe_exceededError(t *testing.T) {
 	assert.Equal(t, []time.Duration{0, 0}, got.gaps, "without a delay there is none")
 	assert.Equal(t, codes.Unavailable, got.code)
 	assert.Contains(t, got.err.Error(), "retries exceeded. last result: ")
+}
+
+// An answer that came with OK could be taken for a failure. Here it ends the call.
+func TestFailsafe_answersThatAreFailures(t *testing.T) {
+	t.Parallel()
+	s := scenario{cold: true, steps: []rpctest.Step{rpctest.OK()}}
+	retries := failsafegrpc.NewRetryPolicyBuilder[any]().HandleIf(func(_ any, err error) bool { return err == nil }).Build()
+	assert.Equal(t, 3, s.play(t, []grpc.DialOption{grpc.WithChainUnaryInterceptor(failsafegrpc.NewUnaryClientInterceptor(retries))}).attempts)
+
+	r, err := retrybudget.New(retrybudget.WithBudget(retrybudget.Unlimited()),
+		retrybudget.WithClassifier(func(retrybudget.CallInfo, error) retrybudget.Verdict { return retrybudget.Retry }))
+	require.NoError(t, err)
+	assert.Equal(t, 1, s.play(t, r.DialOptions()).attempts)
+}
+
+// failsafe-go's budget grants some retries at a time, at every time. A bucket's
+// first tokens are gone when they are spent.
+func TestFailsafe_leastOfTheBudget(t *testing.T) {
+	t.Parallel()
+	least := budget.NewBuilder().WithMaxRate(0).WithMinConcurrency(5).Build()
+	retries := failsafegrpc.NewRetryPolicyBuilder[any]().WithBudget(least).ReturnLastFailure().Build()
+	before := []grpc.DialOption{grpc.WithChainUnaryInterceptor(failsafegrpc.NewUnaryClientInterceptor(retries))}
+	assert.Equal(t, 3*failing, outage(t, before, plainCall))
+
+	r, err := retrybudget.New(retrybudget.WithBudget(retrybudget.PerMethod(retrybudget.TokenBucketConfig{Ratio: 0.001, Initial: 5})))
+	require.NoError(t, err)
+	assert.Equal(t, failing+5, outage(t, r.DialOptions(), plainCall))
 }

@@ -37,6 +37,11 @@ var options = map[string]any{
 	"HandleErrors": retrypolicy.Builder[any].HandleErrors, "HandleIf": retrypolicy.Builder[any].HandleIf,
 	"AbortIf": retrypolicy.Builder[any].AbortIf, "ReturnLastFailure": retrypolicy.Builder[any].ReturnLastFailure,
 	"OnRetry": retrypolicy.Builder[any].OnRetry, "OnRetriesExceeded": retrypolicy.Builder[any].OnRetriesExceeded,
+	"OnRetryScheduled": retrypolicy.Builder[any].OnRetryScheduled, "OnAbort": retrypolicy.Builder[any].OnAbort,
+	"HandleErrorTypes": retrypolicy.Builder[any].HandleErrorTypes, "HandleResult": retrypolicy.Builder[any].HandleResult,
+	"AbortOnErrors": retrypolicy.Builder[any].AbortOnErrors, "AbortOnErrorTypes": retrypolicy.Builder[any].AbortOnErrorTypes,
+	"AbortOnResult": retrypolicy.Builder[any].AbortOnResult, "WithMaxRate": budget.Builder.WithMaxRate,
+	"WithMinConcurrency": budget.Builder.WithMinConcurrency, "OnBudgetExceeded": budget.Builder.OnBudgetExceeded,
 
 	"Policy": retrybudget.Policy{}, "Policy.MaxAttempts": retrybudget.Policy{}.MaxAttempts,
 	"Policy.RetryableCodes": retrybudget.Policy{}.RetryableCodes, "Policy.PerAttemptTimeout": retrybudget.Policy{}.PerAttemptTimeout,
@@ -47,6 +52,7 @@ var options = map[string]any{
 	"ExponentialBackoff.Jitter": retrybudget.ExponentialBackoff{}.Jitter, "Final": retrybudget.Final,
 	"CallDisabled": retrybudget.CallDisabled, "WithClassifier": retrybudget.WithClassifier, "WithObserver": retrybudget.WithObserver,
 	"WithMethodPolicy": retrybudget.WithMethodPolicy, "WithReplayLimits": retrybudget.WithReplayLimits, "WithBudget": retrybudget.WithBudget,
+	"TokenBucketConfig.Ratio": retrybudget.TokenBucketConfig{}.Ratio, "TokenBucketConfig.Initial": retrybudget.TokenBucketConfig{}.Initial,
 	"PerTarget(ThrottleConfig)": retrybudget.PerTarget(retrybudget.ThrottleConfig{}), "ErrBudgetExhausted": retrybudget.ErrBudgetExhausted,
 
 	// Of a service config and a configuration file.
@@ -78,6 +84,7 @@ func TestDocument_serviceConfigsThatAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		`"hedgingPolicy": {}`: "hedgingPolicy is not supported",
 		`"retryPolicy": {"maxAttempts": 2, "initialBackoff": "1s", "maxBackoff": "1s", "backoffMultiplier": 0.5, "retryableStatusCodes": [14]}`: "backoffMultiplier 0.5 is not in 1..1000000",
+		`"retryPolicy": {"maxAttempts": 2, "initialBackoff": "2s", "maxBackoff": "1s", "backoffMultiplier": 2, "retryableStatusCodes": [14]}`:   "maxBackoff 1s is below initialBackoff 2s",
 	} {
 		_, err := serviceconfig.Parse([]byte(`{"methodConfig": [{"name": [{}], ` + text + `}]}`))
 		assert.ErrorContains(t, err, want)
