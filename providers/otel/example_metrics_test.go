@@ -39,6 +39,7 @@ func Example() {
 	// retrybudget.attempts 1
 	// retrybudget.budget.tokens 0.1
 	// retrybudget.budget.capacity 20
+	// retrybudget.replay.size 0
 }
 
 // A call whose first attempt fails. In a program the reader is a PeriodicReader
@@ -68,6 +69,7 @@ func ExampleNewMetrics() {
 	// retrybudget.retries_succeeded 1
 	// retrybudget.budget.tokens 4
 	// retrybudget.budget.capacity 20
+	// retrybudget.replay.size 0
 }
 
 // printMetrics prints what a reader collects, but for histograms.
@@ -85,7 +87,7 @@ func printMetrics(reader *sdkmetric.ManualReader) {
 				sum += p.Value
 			}
 			fmt.Println(metric.Name, sum)
-		case metricdata.Gauge[float64]:
+		case metricdata.Sum[float64]:
 			fmt.Println(metric.Name, points.DataPoints[0].Value)
 		}
 	}

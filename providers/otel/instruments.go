@@ -13,8 +13,10 @@ type instruments struct {
 	callAttempts                        metric.Int64Histogram
 	wait                                metric.Float64Histogram
 
-	tokens, capacity metric.Float64ObservableGauge
-	replay           metric.Int64ObservableGauge
+	// Of what several Metrics of one provider observe, the SDK keeps the sum; of
+	// gauges it would keep the last.
+	tokens, capacity metric.Float64ObservableUpDownCounter
+	replay           metric.Int64ObservableUpDownCounter
 }
 
 // The upper bounds of the buckets. The default backoff waits up to a second, a
@@ -32,10 +34,10 @@ func newInstruments(meter metric.Meter) (i instruments, err error) {
 		note(err)
 		return c
 	}
-	level := func(name, text string) metric.Float64ObservableGauge {
-		g, err := meter.Float64ObservableGauge(name, metric.WithUnit("{token}"), metric.WithDescription(text))
+	level := func(name, text string) metric.Float64ObservableUpDownCounter {
+		c, err := meter.Float64ObservableUpDownCounter(name, metric.WithUnit("{token}"), metric.WithDescription(text))
 		note(err)
-		return g
+		return c
 	}
 	i.calls = counter("retrybudget.calls", "{call}",
 		"Calls of the application that ended, by the code that it got.")
@@ -62,7 +64,7 @@ func newInstruments(meter metric.Meter) (i instruments, err error) {
 	i.wait, err = meter.Float64Histogram("retrybudget.wait", metric.WithUnit("s"),
 		metric.WithDescription("Time that a retry waited before it was sent."), metric.WithExplicitBucketBoundaries(waitBounds...))
 	note(err)
-	i.replay, err = meter.Int64ObservableGauge("retrybudget.replay.size", metric.WithUnit("By"),
+	i.replay, err = meter.Int64ObservableUpDownCounter("retrybudget.replay.size", metric.WithUnit("By"),
 		metric.WithDescription("Bytes that streams hold to send them again on a retry."))
 	note(err)
 	return i, errors.Join(failed...)

@@ -73,11 +73,7 @@ func points(t testing.TB, m metricdata.Metrics) (all []point) {
 		for _, p := range data.DataPoints {
 			all = append(all, point{p.Attributes, float64(p.Value), 0})
 		}
-	case metricdata.Gauge[int64]:
-		for _, p := range data.DataPoints {
-			all = append(all, point{p.Attributes, float64(p.Value), 0})
-		}
-	case metricdata.Gauge[float64]:
+	case metricdata.Sum[float64]:
 		for _, p := range data.DataPoints {
 			all = append(all, point{p.Attributes, p.Value, 0})
 		}

@@ -17,7 +17,8 @@ import (
 // retrybudget; docs/metrics.md in the repository lists them. It is a
 // [retrybudget.Observer], for [retrybudget.WithObserver]. One Metrics may serve
 // several Retriers: what happens to the same method of the same server is added
-// up. It is safe for concurrent use.
+// up, and so is what several Metrics of one provider count. It is safe for
+// concurrent use.
 //
 // Always attempts = calls + retries, and the refusals of all reasons add up to the
 // failed calls. A call is counted when it ends, a retry when it is sent.
@@ -43,7 +44,11 @@ func NewMetrics(mp metric.MeterProvider, opts ...Option) (*Metrics, error) {
 	}
 	s := settings{maxKeys: defaultMaxKeys}
 	var failed []error
-	for _, o := range opts {
+	for i, o := range opts {
+		if o == nil {
+			failed = append(failed, fmt.Errorf("retrybudget: NewMetrics: option %d is nil", i))
+			continue
+		}
 		failed = append(failed, o.apply(&s))
 	}
 	if err := errors.Join(failed...); err != nil {
@@ -65,7 +70,11 @@ func NewMetrics(mp metric.MeterProvider, opts ...Option) (*Metrics, error) {
 // are looked at when metrics are collected, so watching costs calls nothing. The
 // levels of the same method of the same server in several Retriers are added up;
 // watching one twice changes nothing. A Retrier is kept as long as the Metrics.
+// It panics when r is nil.
 func (m *Metrics) Watch(r *retrybudget.Retrier) {
+	if r == nil {
+		panic("retrybudget: Metrics.Watch: nil Retrier")
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !slices.Contains(m.retriers, r) {

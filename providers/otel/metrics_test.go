@@ -243,8 +243,17 @@ func TestNewMetrics_refuses(t *testing.T) {
 	assert.ErrorContains(t, err, "retrybudget: NewMetrics: ")
 	assert.ErrorContains(t, err, "no retrybudget.calls")
 	assert.ErrorContains(t, err, "no retrybudget.wait")
+	_, err = retryotel.NewMetrics(noop.NewMeterProvider(), retryotel.WithMaxKeys(1), nil)
+	assert.EqualError(t, err, "retrybudget: NewMetrics: option 1 is nil")
 	_, err = retryotel.NewMetrics(noop.NewMeterProvider())
 	assert.NoError(t, err)
+}
+
+// Else the first collection would find out, in another goroutine.
+func TestMetrics_watchRefusesNil(t *testing.T) {
+	t.Parallel()
+	m, _ := newMetrics(t)
+	assert.PanicsWithValue(t, "retrybudget: Metrics.Watch: nil Retrier", func() { m.Watch(nil) })
 }
 
 // brokenProvider makes no instrument of some kinds.

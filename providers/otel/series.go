@@ -68,7 +68,7 @@ func (t *table) get(target, method string) *series {
 	switch {
 	case s != nil:
 		return s
-	case full || key == (tableKey{}):
+	case full || len(method) > longestMethod || key == (tableKey{}):
 		return t.other
 	}
 	return t.make(key)

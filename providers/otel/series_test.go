@@ -3,12 +3,14 @@ package otel_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"google.golang.org/grpc"
 
 	"github.com/retrybudget/retrybudget"
@@ -44,6 +46,37 @@ func TestMetrics_budgets(t *testing.T) {
 	assert.InDelta(t, 20, level("capacity", append(where, attribute.String("rpc.method", "a.B/C"))...), 1e-9)
 	assert.InDelta(t, 2.5, level("tokens", attribute.String("rpc.method", "_OTHER")), 1e-9, "what found no room in its Retrier")
 	assert.InDelta(t, 5.5, level("tokens"), 1e-9, "and no more")
+}
+
+// Every part of a program may make a Metrics of its own with the program's provider.
+func TestMetrics_severalOfOneProvider(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := rpctest.New()
+		s.Streams(rpctest.Method, echo)
+		l := s.Start(t)
+		reader := sdkmetric.NewManualReader()
+		provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var held int64
+		for _, initial := range []int{3, 4} {
+			m, err := retryotel.NewMetrics(provider)
+			require.NoError(t, err)
+			r := newRetrier(t, retrybudget.WithObserver(m), retrybudget.WithBudget(retrybudget.PerMethod(
+				retrybudget.TokenBucketConfig{Initial: initial})))
+			m.Watch(r)
+			_, err = openStream(ctx, l.Dial(t, r.DialOptions()...))
+			require.NoError(t, err)
+			held += r.ReplayBytes()
+		}
+		require.Positive(t, held)
+		for range 2 {
+			assert.InDelta(t, held, total(t, reader, "retrybudget.replay.size"), 0)
+			assert.InDelta(t, 3+4, total(t, reader, "retrybudget.budget.tokens"), 1e-9)
+			assert.InDelta(t, 2*20, total(t, reader, "retrybudget.budget.capacity"), 0)
+		}
+	})
 }
 
 // A stream holds what it may have to send again until it is committed.
@@ -85,6 +118,18 @@ func TestMetrics_boundedSeries(t *testing.T) {
 		}
 		assert.InDelta(t, 3000-tt.want, total(t, reader, "retrybudget.calls", attribute.String("rpc.method", "_OTHER")), 0)
 		assert.InDelta(t, tt.want, total(t, reader, "retrybudget.calls", attribute.String("server.address", "a")), 0)
+	}
+}
+
+// Nor is their length the program's choice.
+func TestMetrics_longNamesAreOther(t *testing.T) {
+	t.Parallel()
+	m, reader := newMetrics(t)
+	longest := "/a.B/" + strings.Repeat("c", 507)
+	m.CallEnded(ended(t.Context(), "dns:///a:1", longest))
+	m.CallEnded(ended(t.Context(), "dns:///a:1", longest+"c"))
+	for _, name := range []string{longest[1:], "_OTHER"} {
+		assert.InDelta(t, 1, total(t, reader, "retrybudget.calls", attribute.String("rpc.method", name)), 0, name)
 	}
 }
 

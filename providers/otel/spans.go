@@ -21,7 +21,7 @@ import (
 // The span has the method's name and the kind INTERNAL, because those of the
 // attempts are the CLIENT spans, which the server's are children of; the
 // attributes of the semantic conventions for RPC; and the status Error, without a
-// text, when the call failed.
+// text, when the call failed or panicked.
 // That of a stream ends when the stream does, also when the application gives it
 // up by cancelling its context.
 //
@@ -38,8 +38,15 @@ type callSpans struct{ tracer trace.Tracer }
 
 func (s callSpans) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	ctx, span := s.start(ctx, cc, method)
-	defer span.End() // also after a panic further in
+	panicked := true
+	defer func() {
+		if panicked { // further in
+			span.SetStatus(otelcodes.Error, "")
+		}
+		span.End()
+	}()
 	err := invoker(ctx, method, req, reply, cc, opts...)
+	panicked = false
 	setStatus(span, err)
 	return err
 }
@@ -57,6 +64,7 @@ func (s callSpans) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.C
 	defer func() {
 		switch {
 		case panicked: // further in
+			span.SetStatus(otelcodes.Error, "")
 			span.End()
 		case err != nil: // also of an interceptor that never got as far as grpc-go
 			end(err)

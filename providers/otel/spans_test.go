@@ -200,7 +200,10 @@ func TestCallSpans_endAfterAPanic(t *testing.T) {
 		}))...)
 	assert.PanicsWithValue(t, "unary", func() { _ = rpctest.Call(t.Context(), cc) })
 	assert.PanicsWithValue(t, "stream", func() { _, _ = openStream(t.Context(), cc) })
-	assert.Len(t, spans.GetSpans(), 2)
+	require.Len(t, spans.GetSpans(), 2)
+	for _, span := range spans.GetSpans() {
+		assert.Equal(t, sdktrace.Status{Code: otelcodes.Error}, span.Status)
+	}
 }
 
 // The caller's options are only read: there may be room behind them.

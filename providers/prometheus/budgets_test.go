@@ -55,6 +55,7 @@ func TestMetrics_severalRetriers(t *testing.T) {
 		assert.Len(t, got.series("budget_tokens"), 2)
 		for _, target := range []string{"passthrough:///bufnet", "passthrough:///second"} {
 			assert.InDelta(t, 3.1+4.1, got.sum("budget_tokens", "target="+target), 1e-9)
+			assert.InDelta(t, 3.1, got.sum("budget_lowest_tokens", "target="+target), 1e-9)
 			assert.InDelta(t, 2*20, got.sum("budget_capacity_tokens", "target="+target), 0)
 			assert.InDelta(t, 2, got.sum("calls_total", "target="+target), 0)
 		}
@@ -89,6 +90,14 @@ func TestMetrics_budgetsThatCannotBeSeen(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Else the first scrape would find out, in a goroutine whose panic ends the program.
+func TestMetrics_watchRefusesNil(t *testing.T) {
+	t.Parallel()
+	m := prometheus.NewMetrics()
+	assert.PanicsWithValue(t, "retrybudget: Metrics.Watch: nil Retrier", func() { m.Watch(nil) })
+	assert.Empty(t, collect(t, m))
 }
 
 // A Metrics that watches nothing does not say that there is nothing.

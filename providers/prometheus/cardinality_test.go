@@ -2,6 +2,7 @@ package prometheus_test
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -56,6 +57,20 @@ func TestMetrics_namesWithoutRoomAreOther(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Nor can they fill a scrape with long ones.
+func TestMetrics_longNamesAreOther(t *testing.T) {
+	t.Parallel()
+	m := prometheus.NewMetrics()
+	longest := "/a.B/" + strings.Repeat("c", 507)
+	for _, method := range []string{longest, longest + "c", longest + "cc"} {
+		m.CallEnded(retrybudget.CallEvent{Call: retrybudget.CallInfo{Method: method, Attempt: 1}})
+	}
+
+	got := collect(t, m)
+	assert.InDelta(t, 1, got.sum("calls_total", "grpc_method="+longest[len("/a.B/"):]), 0)
+	assert.InDelta(t, 2, got.sum("calls_total", "grpc_method=other"), 0)
 }
 
 // Names found no room in the Retrier first: their common budget is one of "other".
@@ -141,6 +156,13 @@ func TestWithMaxKeys_refusesLessThanOne(t *testing.T) {
 			prometheus.NewMetrics(prometheus.WithMaxKeys(n))
 		})
 	}
+}
+
+func TestNewMetrics_refusesNilOption(t *testing.T) {
+	t.Parallel()
+	assert.PanicsWithValue(t, "retrybudget: prometheus.NewMetrics: option 1 is nil", func() {
+		prometheus.NewMetrics(prometheus.WithMaxKeys(1), nil)
+	})
 }
 
 // Many goroutines see new names at once, while metrics are collected.

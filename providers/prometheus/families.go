@@ -34,6 +34,8 @@ var (
 		"Attempts of a call that ended.", labels())
 	tokensDesc = describe("budget_tokens",
 		"Tokens in the budget that retries could take now; one pays for an ordinary retry.", labels())
+	lowestDesc = describe("budget_lowest_tokens",
+		"Tokens in the emptiest of the budgets that budget_tokens adds up.", labels())
 	capacityDesc = describe("budget_capacity_tokens",
 		"Most tokens that the budget can hold.", labels())
 	replayDesc = describe("replay_bytes",
@@ -41,7 +43,7 @@ var (
 )
 
 func descriptions() []*prom.Desc {
-	return []*prom.Desc{callsDesc, attemptsDesc, callAttemptsDesc, tokensDesc, capacityDesc, replayDesc}
+	return []*prom.Desc{callsDesc, attemptsDesc, callAttemptsDesc, tokensDesc, lowestDesc, capacityDesc, replayDesc}
 }
 
 // callAttempts are the upper bounds of the buckets of call_attempts.

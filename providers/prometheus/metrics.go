@@ -1,6 +1,7 @@
 package prometheus
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 
@@ -35,7 +36,10 @@ var (
 // regexp.MustCompile does.
 func NewMetrics(opts ...Option) *Metrics {
 	m := &Metrics{settings: settings{maxKeys: defaultMaxKeys}, vectors: newVectors()}
-	for _, o := range opts {
+	for i, o := range opts {
+		if o == nil {
+			panic(fmt.Sprintf("retrybudget: prometheus.NewMetrics: option %d is nil", i))
+		}
 		o.apply(&m.settings)
 	}
 	m.table = newTable(m.settings.maxKeys)
@@ -46,7 +50,11 @@ func NewMetrics(opts ...Option) *Metrics {
 // are looked at when metrics are collected, so watching costs calls nothing. The
 // levels of the same method of the same target in several Retriers are added up;
 // watching one twice changes nothing. A Retrier is kept as long as the Metrics.
+// It panics when r is nil.
 func (m *Metrics) Watch(r *retrybudget.Retrier) {
+	if r == nil {
+		panic("retrybudget: Metrics.Watch: nil Retrier")
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !slices.Contains(m.retriers, r) {

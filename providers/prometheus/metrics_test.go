@@ -144,6 +144,9 @@ grpc_retrybudget_attempts_total{grpc_code="Unavailable",grpc_method="Method",grp
 # HELP grpc_retrybudget_budget_capacity_tokens Most tokens that the budget can hold.
 # TYPE grpc_retrybudget_budget_capacity_tokens gauge
 grpc_retrybudget_budget_capacity_tokens{grpc_method="Method",grpc_service="test.Service",target="passthrough:///bufnet"} 20
+# HELP grpc_retrybudget_budget_lowest_tokens Tokens in the emptiest of the budgets that budget_tokens adds up.
+# TYPE grpc_retrybudget_budget_lowest_tokens gauge
+grpc_retrybudget_budget_lowest_tokens{grpc_method="Method",grpc_service="test.Service",target="passthrough:///bufnet"} 1
 # HELP grpc_retrybudget_budget_tokens Tokens in the budget that retries could take now; one pays for an ordinary retry.
 # TYPE grpc_retrybudget_budget_tokens gauge
 grpc_retrybudget_budget_tokens{grpc_method="Method",grpc_service="test.Service",target="passthrough:///bufnet"} 1

@@ -10,6 +10,10 @@ import (
 // defaultMaxKeys is as many as a Retrier keeps.
 const defaultMaxKeys = 1024
 
+// longestMethod is, in bytes, the longest name of a method that has series of its
+// own. It is more than a name needs.
+const longestMethod = 512
+
 // Option configures a [Metrics] at construction.
 type Option interface{ apply(*settings) }
 
@@ -24,9 +28,9 @@ type settings struct {
 
 // WithMaxKeys bounds the number of (target, method) pairs that have series of
 // their own, since a proxy's method names are chosen by its clients. The first n
-// to be seen have them; all others together are counted under target, service and
-// method "other". Default 1,024, as many as a Retrier keeps; [NewMetrics] panics
-// if it is less than 1.
+// to be seen have them; all others together, and methods whose names are longer
+// than 512 bytes, are counted under target, service and method "other". Default
+// 1,024, as many as a Retrier keeps; [NewMetrics] panics if it is less than 1.
 func WithMaxKeys(n int) Option {
 	return option(func(s *settings) {
 		if n < 1 {

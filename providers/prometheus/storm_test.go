@@ -13,12 +13,11 @@ import (
 
 // outage is what the program examples/storm plays: calls of which some fail, and a
 // while in which all do. It is long enough for an alert that waits for five seconds,
-// also on a busy machine. One client for each way to retry, because the tokens of
-// several would be added up, and what is left below one token in each would pass for
-// a retry.
+// also on a busy machine. Several clients for each way to retry, whose tokens are added
+// up.
 var outage = []string{
 	"-quick", "-scenario", "outage", "-strategies", "retrybudget,retrybudget-adaptive,retrybudget-throttle",
-	"-clients", "1", "-errors", "5", "-fault", "20s", "-tail", "5s", "-out", "", "-serve", "127.0.0.1:0",
+	"-clients", "5", "-errors", "5", "-fault", "20s", "-tail", "5s", "-out", "", "-serve", "127.0.0.1:0",
 }
 
 // storm is that program.

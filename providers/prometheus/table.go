@@ -44,7 +44,7 @@ func (t *table) get(target, method string) *series {
 			return e.series
 		}
 	}
-	if t.full.Load() {
+	if t.full.Load() || len(method) > longestMethod {
 		return t.other
 	}
 	return t.add(head, target, method)
