@@ -89,6 +89,17 @@ func TestRun_exitCodes(t *testing.T) {
 	assert.Equal(t, "fleet: interrupted\n", stderr.String())
 }
 
+func TestRun_interruptedLeavesNoFolder(t *testing.T) {
+	folder := t.TempDir()
+	t.Setenv("TMPDIR", folder)
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	run(ctx, nil, io.Discard, io.Discard)
+	left, err := os.ReadDir(folder)
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}
+
 func TestParseFlags(t *testing.T) {
 	t.Parallel()
 	c, err := parseFlags(nil, io.Discard)

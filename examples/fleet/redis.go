@@ -58,6 +58,7 @@ func startRedis(ctx context.Context, binary string) (address string, stop func()
 	cmd := exec.CommandContext(ctx, binary, //nolint:gosec // found in the user's path
 		"--bind", "127.0.0.1", "--port", port, "--dir", folder, "--save", "", "--appendonly", "no")
 	if err := cmd.Start(); err != nil {
+		os.RemoveAll(folder)
 		return "", nil, err
 	}
 	stop = func() {

@@ -2,6 +2,7 @@ package redis_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,6 +47,46 @@ func TestClose_ofABudgetThatSleeps(t *testing.T) {
 		assert.Zero(t, take(b, 1))
 		settle(time.Hour)
 		assert.Zero(t, w.roundTrips.Load())
+	})
+}
+
+// A process that ends right after its calls reports them, too.
+func TestClose_beforeTheFirstExchange(t *testing.T) {
+	t.Parallel()
+	for range 20 { // chance decides whether the calls or the end are noticed first
+		synctest.Test(t, func(t *testing.T) {
+			w := newWire()
+			f := w.fleet(t, redis.Config{})
+			succeed(budgetOf(t, f), 100)
+			assert.NoError(t, f.Close(t.Context()))
+			assert.Equal(t, int64(10_000), w.model.tokens())
+		})
+		synctest.Test(t, func(t *testing.T) {
+			w := newWire()
+			w.set(refused)
+			f := w.fleet(t, redis.Config{})
+			succeed(budgetOf(t, f), 100)
+			assert.ErrorIs(t, f.Close(t.Context()), errWire)
+		})
+	}
+}
+
+// Redis does nothing of what seems to come too late, so Close must not say that it
+// did.
+func TestClose_afterAStepOfTheClock(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var clock atomic.Int64
+		w := newWire()
+		w.model = newModel(&clock)
+		f := w.fleet(t, redis.Config{})
+		b := budgetOf(t, f)
+		succeed(b, 1)
+		settle(time.Second)
+		succeed(b, 100)
+		clock.Add(int64(time.Minute))
+		assert.EqualError(t, f.Close(t.Context()), "retrybudget: redis.Fleet.Close: what 1 budgets held was not given back: "+
+			"retrybudget: redis: an exchange came to Redis after its time")
 	})
 }
 

@@ -41,7 +41,9 @@ local s = redis.call('HMGET', key, 'epoch', 'version', 'level', 'out', 'sweep', 
 local epoch, version, level = s[1], tonumber(s[2]), tonumber(s[3])
 local out, sweep, mine = tonumber(s[4]), tonumber(s[5]), holding(s[6])
 local answer = 'ok'
-if not (epoch and version and level and out and sweep) then
+-- A number that is too large to count on, or none, is not the script's either.
+local counts = version and version >= 0 and version < 2^53
+if not (epoch and counts and level and out and sweep) then
   -- A process that knew a bucket here does not begin a new one with tokens.
   level = 0
   if not epoch and known == '' then

@@ -36,8 +36,8 @@ func TestLease_takesFromTheHandAndFillsItInTheBackground(t *testing.T) {
 		settle(3 * time.Millisecond)
 		assert.Equal(t, 4, take(b, 100), "a lease")
 		settle(3 * time.Millisecond)
-		assert.Equal(t, 4, take(b, 100), "another, without waiting for the Period, while the pool has tokens")
-		total := 8
+		total := 4 + take(b, 100)
+		assert.GreaterOrEqual(t, total, 7, "what was missing when it asked, without waiting for the Period, while the pool has tokens")
 		for range 10 {
 			settle(3 * time.Millisecond)
 			total += take(b, 100)

@@ -16,7 +16,10 @@ type loop struct {
 	cause   error // of the last failure
 }
 
-var errOverdue = errors.New("retrybudget: redis: no answer within the timeout")
+var (
+	errOverdue = errors.New("retrybudget: redis: no answer within the timeout")
+	errLate    = errors.New("retrybudget: redis: an exchange came to Redis after its time")
+)
 
 // run is the goroutine of a Fleet. It never waits for Redis.
 func (f *Fleet) run() {
@@ -170,33 +173,46 @@ func (f *Fleet) leave() error {
 	if err := f.wait(); err != nil {
 		return err
 	}
-	var last flight
-	lost := 0
+	// A first exchange carries nothing, so who had none yet needs two.
+	var first, last flight
 	now := time.Now()
 	for b := range f.loop.awake {
-		if b.away.Load() || b.link.server == 0 {
+		if !b.away.Load() && b.link.server == 0 && b.successes.Load() > 0 {
+			first.add(b, b.prepare(now, true))
+		}
+	}
+	f.launch(&first)
+	if err := f.wait(); err != nil {
+		return err
+	}
+	lost := 0
+	now = time.Now()
+	for b := range f.loop.awake {
+		switch {
+		case b.away.Load():
 			if b.takeAbove(0) > 0 || b.successes.Swap(0) > 0 {
 				lost++
 			}
-			continue
+		case b.link.server > 0:
+			last.add(b, b.prepare(now, true))
+		default: // it has nothing to say
 		}
-		last.add(b, b.prepare(now, true))
 	}
 	f.launch(&last)
 	if err := f.wait(); err != nil {
 		return err
 	}
 	f.publish()
-	var cause error
-	for _, err := range last.errs {
+	cause := f.loop.cause
+	for i, err := range last.errs {
+		if err == nil && last.answers[i].verdict == late {
+			err = errLate
+		}
 		if err != nil {
 			lost, cause = lost+1, err
 		}
 	}
 	if lost > 0 {
-		if cause == nil {
-			cause = f.loop.cause
-		}
 		return fmt.Errorf("retrybudget: redis.Fleet.Close: what %d budgets held was not given back: %w", lost, cause)
 	}
 	return nil

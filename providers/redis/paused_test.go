@@ -28,8 +28,10 @@ func TestRedis_pausedDelaysNoCall(t *testing.T) {
 		}
 	}})
 	b := budgetOf(t, f)
-	succeed(b, 50)
-	require.Eventually(t, func() bool { return b.TryTake(retrybudget.Cause{}) }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool {
+		succeed(b, 10) // again, because a busy machine may make a report late
+		return b.TryTake(retrybudget.Cause{})
+	}, 20*time.Second, time.Millisecond)
 	before := slowest(b)
 
 	require.NoError(t, s.process.Process.Signal(syscall.SIGSTOP))

@@ -64,7 +64,10 @@ type answer struct {
 	now     int64 // the server's time in milliseconds
 }
 
-const maxEpoch = 64 // bytes
+const (
+	maxEpoch   = 64      // bytes
+	maxVersion = 1 << 53 // up to which the script's numbers are whole
+)
 
 // parse reads the script's answer to r. It believes nothing that the script
 // could not have said.
@@ -81,7 +84,7 @@ func parse(value any, r *request, s *settings) (answer, error) {
 	case a.verdict == late:
 	case a.epoch == "" || a.epoch == forgotten || len(a.epoch) > maxEpoch:
 		err = fmt.Errorf("the epoch is %.80q", a.epoch)
-	case a.version < 1 || a.epoch == r.epoch && a.version <= r.version:
+	case a.version < 1 || a.version > maxVersion || a.epoch == r.epoch && a.version <= r.version:
 		err = fmt.Errorf("the version is %d after %d", a.version, r.version)
 	case a.level < 0 || a.level > s.capacity:
 		err = fmt.Errorf("the level is %d", a.level)

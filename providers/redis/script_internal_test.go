@@ -41,6 +41,7 @@ func TestParse(t *testing.T) {
 		{ok("ok", "e", int64(6), int64(0), int64(-1), int64(1)), "-1 granted"},
 		{ok("ok", "e", int64(5), int64(0), int64(0), int64(1)), "the version is 5 after 5"},
 		{ok("ok", "f", int64(0), int64(0), int64(0), int64(1)), "the version is 0 after 5"},
+		{ok("ok", "e", int64(1<<53+1), int64(0), int64(0), int64(1)), "the version is 9007199254740993 after 5"},
 		{ok("ok", "", int64(6), int64(0), int64(0), int64(1)), `the epoch is ""`},
 		{ok("ok", "?", int64(6), int64(0), int64(0), int64(1)), `the epoch is "?"`},
 		{ok("ok", "e", int64(6), int64(0), int64(0), int64(0)), "the time is 0"},

@@ -107,6 +107,9 @@ func TestScript_damagedBucketIsEmpty(t *testing.T) {
 	for _, fields := range [][]any{
 		{"epoch", "e"},
 		{"epoch", "e", "version", "1", "level", "many", "out", "0", "sweep", "1"},
+		{"epoch", "e", "version", "1e300", "level", "9000", "out", "0", "sweep", "1"},
+		{"epoch", "e", "version", "nan", "level", "9000", "out", "0", "sweep", "1"},
+		{"epoch", "e", "version", "-7", "level", "9000", "out", "0", "sweep", "1"},
 	} {
 		require.NoError(t, client.Del(t.Context(), "k").Err())
 		require.NoError(t, client.HSet(t.Context(), "k", fields...).Err())
