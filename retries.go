@@ -62,15 +62,14 @@ func (t *retries) next(end *attemptEnd) (bool, error) {
 	if t.attempt == 1 && (f.success || enough) {
 		t.key.budget.RecordSuccess()
 	}
-	q := question{
-		disabled: disabled, caller: f.caller, closing: f.closing,
-		methodTimeout: f.methodTimeout, retryable: f.retryable,
-		committed: end.committed, connClosed: t.connClosed(),
-		veto: f.guidance.veto, serverDelay: f.guidance.serverDelay(), maxServerDelay: t.set.cfg.maxServerDelay,
-		attempt: t.attempt, maxAttempts: t.set.maxAttempts,
-		wait: func() time.Duration { return t.nextWait(&f) },
-		take: func() bool { return t.take(&f) },
-	}
+	var q question // a literal would be made elsewhere and copied
+	q.disabled, q.caller, q.closing = disabled, f.caller, f.closing
+	q.methodTimeout, q.retryable = f.methodTimeout, f.retryable
+	q.committed, q.connClosed = end.committed, t.connClosed()
+	q.veto, q.serverDelay, q.maxServerDelay = f.guidance.veto, f.guidance.serverDelay(), t.set.cfg.maxServerDelay
+	q.attempt, q.maxAttempts = t.attempt, t.set.maxAttempts
+	q.wait = func() time.Duration { return t.nextWait(&f) }
+	q.take = func() bool { return t.take(&f) }
 	if t.hasDeadline {
 		deadline, _ := t.ctx.Deadline()
 		q.hasDeadline, q.left, q.need = true, time.Until(deadline), t.timeNeeded()

@@ -119,17 +119,24 @@ func (u *unaryCall) send(end *attemptEnd) {
 	pass := a.options(u.r, u.opts, u.plain)
 	u.startClock(a.sampled())
 	ctx := u.attemptContext(&a.ctx)
-	timeout := u.attemptTimeout()
-	if timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, timeout)
-		defer cancel()
+	end.timeout = u.attemptTimeout()
+	if end.timeout > 0 {
+		u.invokeWithin(ctx, pass, end)
+	} else {
+		end.err = u.invoker(ctx, u.method, u.req, u.reply, u.cc, pass...)
 	}
-	err := u.invoker(ctx, u.method, u.req, u.reply, u.cc, pass...)
-	if timeout > 0 && !hasEnded(ctx) {
-		timeout = 0
+	end.trailer = a.trailer
+}
+
+// invokeWithin makes the attempt end after end.timeout, which is 0 afterwards if it
+// ended otherwise.
+func (u *unaryCall) invokeWithin(ctx context.Context, pass []grpc.CallOption, end *attemptEnd) {
+	ctx, cancel := context.WithTimeout(ctx, end.timeout)
+	defer cancel()
+	end.err = u.invoker(ctx, u.method, u.req, u.reply, u.cc, pass...)
+	if !hasEnded(ctx) {
+		end.timeout = 0
 	}
-	end.err, end.trailer, end.timeout = err, a.trailer, timeout
 }
 
 // unaryAttempt is what one attempt of a unary call hands to the next

@@ -59,28 +59,31 @@ func (t *retries) timeNeeded() time.Duration {
 // is the mode, which may have been switched off meanwhile.
 func (t *retries) sleep(d time.Duration) Reason {
 	if d > 0 {
-		ctx, cancel := context.WithTimeout(t.ctx, d)
-		defer cancel()
-		for t.cc != nil {
-			state := t.cc.GetState()
-			if state == connectivity.Shutdown || !t.cc.WaitForStateChange(ctx, state) {
-				break
-			}
-		}
-		if t.cc == nil {
-			<-ctx.Done()
-		}
+		t.pass(d)
 	}
-	if reason := t.callerDone(); reason != NoReason {
+	reason := t.callerDone()
+	switch {
+	case reason != NoReason:
 		return reason
-	}
-	if d > 0 && t.connClosed() {
+	case d > 0 && t.connClosed():
 		return ReasonClosed
-	}
-	if t.disabled() {
+	case t.disabled():
 		return ReasonDisabled
 	}
 	return NoReason
+}
+
+// pass waits until d is over, the caller's context ends or the connection is closed.
+func (t *retries) pass(d time.Duration) {
+	ctx, cancel := context.WithTimeout(t.ctx, d)
+	defer cancel()
+	for t.cc != nil {
+		state := t.cc.GetState()
+		if state == connectivity.Shutdown || !t.cc.WaitForStateChange(ctx, state) {
+			return
+		}
+	}
+	<-ctx.Done()
 }
 
 // callerDone returns why the caller's context has ended, or NoReason. The
