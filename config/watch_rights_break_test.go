@@ -20,7 +20,7 @@ import (
 func (d *diary) startAs(t *testing.T, uid int, file string) {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("only root can become somebody else")
+		t.Skip("only root can become somebody else; CI runs this test as root")
 	}
 	ctx, cancel := context.WithCancel(context.Background()) //nolint:usetesting // it must end before the clean-up
 	done := make(chan error, 1)
@@ -83,7 +83,7 @@ func TestWatchBreak_rightsGiven(t *testing.T) {
 func TestWatchBreak_rootFolder(t *testing.T) {
 	f, err := os.CreateTemp("/", "retrybudget*.yaml")
 	if err != nil {
-		t.Skip("the root folder is closed: ", err)
+		t.Skip("the root folder is closed (CI runs this test as root): ", err)
 	}
 	require.NoError(t, f.Close())
 	t.Cleanup(func() { assert.NoError(t, os.Remove(f.Name())) })

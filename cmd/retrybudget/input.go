@@ -12,6 +12,7 @@ import (
 
 	"github.com/retrybudget/retrybudget"
 	"github.com/retrybudget/retrybudget/config"
+	"github.com/retrybudget/retrybudget/internal/spelling"
 	retrybudgetv1 "github.com/retrybudget/retrybudget/proto/retrybudget/v1"
 	"github.com/retrybudget/retrybudget/serviceconfig"
 )
@@ -154,11 +155,11 @@ func kindOf(doc *yaml.Node, data []byte) (k kind, both bool) {
 	own := map[string]bool{}
 	fields := (&retrybudgetv1.Config{}).ProtoReflect().Descriptor().Fields()
 	for i := range fields.Len() {
-		own[letters(string(fields.Get(i).Name()))] = true
+		own[spelling.Letters(string(fields.Get(i).Name()))] = true
 	}
 	found := map[kind]bool{}
 	for i := 0; doc.Kind == yaml.MappingNode && i+1 < len(doc.Content); i += 2 {
-		key := letters(doc.Content[i].Value)
+		key := spelling.Letters(doc.Content[i].Value)
 		switch {
 		case own[key]:
 			found[ownConfig] = true
@@ -173,19 +174,4 @@ func kindOf(doc *yaml.Node, data []byte) (k kind, both bool) {
 		return serviceConfig, false
 	}
 	return ownConfig, false
-}
-
-// letters returns the letters of a name in lower case, so that both spellings of a
-// key are the same.
-func letters(name string) string {
-	return strings.Map(func(c rune) rune {
-		switch {
-		case c >= 'A' && c <= 'Z':
-			return c - 'A' + 'a'
-		case c >= 'a' && c <= 'z':
-			return c
-		default:
-			return -1
-		}
-	}, name)
 }

@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/retrybudget/retrybudget/internal/spelling"
 )
 
 // step finds the parts of a path: names and indexes.
@@ -51,7 +53,7 @@ func child(node *yaml.Node, name string) (*yaml.Node, int) {
 		return node.Content[i], node.Content[i].Line
 	}
 	for i := 0; node.Kind == yaml.MappingNode && i+1 < len(node.Content); i += 2 {
-		if key := node.Content[i]; letters(key.Value) == letters(name) {
+		if key := node.Content[i]; spelling.Letters(key.Value) == spelling.Letters(name) {
 			return node.Content[i+1], key.Line
 		}
 	}
